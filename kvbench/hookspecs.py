@@ -1,0 +1,90 @@
+"""The contract between kvbench and its plugins: one hook for each kind of part.
+
+A plugin is a module with functions of these names, marked ``@kvbench.hookimpl``, and an entry
+point in the group ``kvbench`` that names the module. Each function yields records; the built-in
+parts come through the same hooks (see ``kvbench/builtin.py``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kvbench.specs import (
+        CommandSpec,
+        EvictionPolicySpec,
+        RouterPolicySpec,
+        TokenDatabaseSpec,
+        TraceFormatSpec,
+        WorkloadSpec,
+    )
+
+PROJECT = "kvbench"
+"""Name of the pluggy project and of the entry-point group."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def kvbench_token_databases() -> Iterable[TokenDatabaseSpec]:  # type: ignore[empty-body]
+    """Offer ways to turn tokens or block ids into keys.
+
+    @kvbench.hookimpl
+    def kvbench_token_databases():
+        yield kvbench.TokenDatabaseSpec("mine", "my_package:MyDatabase", "What it does.")
+    """
+
+
+@hookspec
+def kvbench_eviction_policies() -> Iterable[EvictionPolicySpec]:  # type: ignore[empty-body]
+    """Offer eviction policies.
+
+    @kvbench.hookimpl
+    def kvbench_eviction_policies():
+        yield kvbench.EvictionPolicySpec("mine", MyPolicy, "What it evicts first.")
+    """
+
+
+@hookspec
+def kvbench_router_policies() -> Iterable[RouterPolicySpec]:  # type: ignore[empty-body]
+    """Offer router policies.
+
+    @kvbench.hookimpl
+    def kvbench_router_policies():
+        yield kvbench.RouterPolicySpec("mine", MyRouter, "Whom it picks.")
+    """
+
+
+@hookspec
+def kvbench_trace_formats() -> Iterable[TraceFormatSpec]:  # type: ignore[empty-body]
+    """Offer readers of foreign traces.
+
+    @kvbench.hookimpl
+    def kvbench_trace_formats():
+        yield kvbench.TraceFormatSpec("mine", MyFormat, "What it reads.", suffixes=(".mine",))
+    """
+
+
+@hookspec
+def kvbench_workloads() -> Iterable[WorkloadSpec]:  # type: ignore[empty-body]
+    """Offer makers of synthetic traces.
+
+    @kvbench.hookimpl
+    def kvbench_workloads():
+        yield kvbench.WorkloadSpec("mine", MyWorkload, "What traffic it makes.")
+    """
+
+
+@hookspec
+def kvbench_commands() -> Iterable[CommandSpec]:  # type: ignore[empty-body]
+    """Add commands to the command line.
+
+    @kvbench.hookimpl
+    def kvbench_commands():
+        yield kvbench.CommandSpec("mine", "my_package.cli:mine", "What it does.")
+    """

@@ -1,0 +1,176 @@
+"""The records that hooks yield: what a part is called, what makes it, what it may be told.
+
+A record is data. Reading one runs nothing of the plugin: a factory may be given as a string
+``"package.module:attribute"``, which is imported only when the part is used. That is how the
+built-in parts stay out of ``kvbench --help``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kvbench.errors import ConfigError, PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ParamValue = bool | int | float | str
+
+_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter of a part.
+
+    ``type`` is one of bool, int, float, str. ``default`` of ``None`` makes the parameter
+    required. ``choices`` and ``minimum`` bound the values that are accepted.
+    """
+
+    name: str
+    type: type[bool] | type[int] | type[float] | type[str]
+    default: ParamValue | None
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+
+    def parse(self, value: ParamValue, owner: str) -> ParamValue:
+        """``value`` (text from the command line, or typed from TOML) as this parameter's type."""
+        try:
+            parsed = self._convert(value)
+        except (ValueError, KeyError):
+            raise ConfigError(
+                f"{owner}: parameter {self.name} = {value!r} is not of type {self.type.__name__}"
+            ) from None
+        if self.choices and parsed not in self.choices:
+            raise ConfigError(f"{owner}: parameter {self.name} = {value!r} is not one of {', '.join(self.choices)}")
+        if self.minimum is not None and not isinstance(parsed, str) and not parsed >= self.minimum:
+            raise ConfigError(f"{owner}: parameter {self.name} = {value!r} is below {self.minimum:g}")
+        return parsed
+
+    def _convert(self, value: ParamValue) -> ParamValue:
+        if self.type is bool:
+            return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
+        if isinstance(value, bool):
+            raise ValueError(value)
+        if self.type is int and isinstance(value, float) and not value.is_integer():
+            raise ValueError(value)
+        return self.type(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What every part says of itself.
+
+    ``name``     what users type.
+    ``factory``  makes the part; a callable, or ``"package.module:attribute"``.
+    ``help``     one line for listings.
+    ``params``   the parameters the factory takes by keyword.
+    ``source``   where the idea comes from (a paper, a system and version), or empty.
+    """
+
+    kind: ClassVar[str] = "part"
+
+    name: str
+    factory: Callable[..., Any] | str
+    help: str
+    params: tuple[Param, ...] = ()
+    source: str = ""
+
+    def load(self) -> Callable[..., Any]:
+        """The factory itself, imported now if it was given as a string."""
+        if not isinstance(self.factory, str):
+            return self.factory
+        module, _, attribute = self.factory.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+        except (ImportError, AttributeError) as error:
+            raise PluginError(f"{self.kind} {self.name}: cannot load {self.factory!r}: {error}") from error
+
+    def parse_params(self, given: dict[str, ParamValue]) -> dict[str, ParamValue]:
+        """The full set of parameters: ``given`` checked against the declared ones, defaults filled in."""
+        owner = f"{self.kind} {self.name}"
+        known = {param.name: param for param in self.params}
+        for name in given:
+            if name not in known:
+                takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+                raise ConfigError(f"{owner}: unknown parameter {name!r}; {takes}")
+        parsed: dict[str, ParamValue] = {}
+        for param in self.params:
+            if param.name in given:
+                parsed[param.name] = param.parse(given[param.name], owner)
+            elif param.default is None:
+                raise ConfigError(f"{owner}: parameter {param.name} ({param.help}) must be given")
+            else:
+                parsed[param.name] = param.default
+        return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDatabaseSpec(Spec):
+    """Turns record batches into keys. ``factory(facts, **params)`` makes a
+    :class:`kvbench.tokens.TokenDatabase` for a trace with these
+    :class:`kvbench.trace.schema.TraceFacts`.
+
+    ``reads``  the columns it can key: ``"block_ids"``, ``"token_ids"`` or both.
+    """
+
+    kind: ClassVar[str] = "token database"
+    reads: tuple[str, ...] = ("token_ids",)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPolicySpec(Spec):
+    """Orders the slots of one tier. ``factory(context, **params)`` makes a
+    :class:`kvbench.eviction.EvictionPolicy` for the given :class:`kvbench.eviction.PolicyContext`.
+    """
+
+    kind: ClassVar[str] = "eviction policy"
+
+
+@dataclass(frozen=True, slots=True)
+class RouterPolicySpec(Spec):
+    """Picks a worker for each request. ``factory(context, **params)`` makes a
+    :class:`kvbench.routing.RouterPolicy` for the given :class:`kvbench.routing.RouterContext`.
+    """
+
+    kind: ClassVar[str] = "router policy"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFormatSpec(Spec):
+    """Reads a foreign trace. ``factory(**params)`` makes a :class:`kvbench.trace.formats.TraceFormat`.
+
+    ``suffixes``  file endings of the format, without compression (``(".jsonl",)``).
+    """
+
+    kind: ClassVar[str] = "trace format"
+    suffixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSpec(Spec):
+    """Makes a synthetic trace. ``factory(seed, **params)`` returns a
+    :class:`kvbench.trace.synth.Workload`.
+    """
+
+    kind: ClassVar[str] = "workload"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec(Spec):
+    """Adds ``kvbench NAME``. ``factory`` is a :class:`click.Command` (or the string that names one)."""
+
+    kind: ClassVar[str] = "command"
+
+
+SPEC_KINDS: tuple[type[Spec], ...] = (
+    TokenDatabaseSpec,
+    EvictionPolicySpec,
+    RouterPolicySpec,
+    TraceFormatSpec,
+    WorkloadSpec,
+    CommandSpec,
+)

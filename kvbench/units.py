@@ -1,0 +1,94 @@
+"""Sizes, counts and durations as people write them: ``64GiB``, ``10k``, ``10%``, ``1.5ms``.
+
+Decimal prefixes are powers of 1000, binary ones powers of 1024 (GB = 10⁹, GiB = 2³⁰).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from kvbench.errors import ConfigError
+
+_NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([A-Za-zµ%]*)\s*$")
+
+BYTE_UNITS = {
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "PB": 10**15,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+    "PiB": 2**50,
+}
+COUNT_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+TIME_UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+
+def split_quantity(text: str) -> tuple[Fraction, str]:
+    """The number and the unit of ``text``, exactly. Raises ConfigError when there is no number."""
+    match = _NUMBER.match(text)
+    if match is None:
+        raise ConfigError(f"{text!r} is not a number with an optional unit; write for example 10k, 64GiB, 10% or 5ms")
+    return Fraction(match.group(1).replace("_", "")), match.group(2)
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from ``64GiB``, ``1.5MB``, ``4096B`` or a bare number of bytes."""
+    return _scaled(text, {"": 1, **BYTE_UNITS}, "a size in bytes")
+
+
+def parse_count(text: str) -> int:
+    """A whole number from ``512``, ``10k``, ``1.5M`` or ``1_000``."""
+    return _scaled(text, COUNT_UNITS, "a count")
+
+
+def parse_duration_ns(text: str) -> int:
+    """Nanoseconds from ``30s``, ``1.5ms`` or ``2h``."""
+    return _scaled(text, TIME_UNITS_NS, "a duration")
+
+
+def _scaled(text: str, units: dict[str, int], what: str) -> int:
+    number, unit = split_quantity(text)
+    if unit not in units:
+        known = ", ".join(name for name in units if name)
+        raise ConfigError(f"{text!r} is not {what}: unit {unit!r} is not one of {known}")
+    value = number * units[unit]
+    if value.denominator != 1:
+        raise ConfigError(f"{text!r} is not {what}: it is not a whole number")
+    return int(value)
+
+
+def format_bytes(count: int) -> str:
+    """``1234567890`` as ``1.15 GiB``."""
+    return _prefixed(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+
+
+def format_count(count: float) -> str:
+    """``12345678`` as ``12.3 M``; numbers below 10,000 in full."""
+    if abs(count) < 10_000:
+        return f"{count:,.0f}"
+    return _prefixed(count, 1000, ("", "k", "M", "G", "T"))
+
+
+def format_duration_ns(nanoseconds: int) -> str:
+    """``3_537_000_000_000`` as ``59 min``: three significant digits in the largest fitting unit."""
+    name, size = "ns", 1
+    for unit, unit_ns in (("µs", 10**3), ("ms", 10**6), ("s", 10**9), ("min", 60 * 10**9), ("h", 3600 * 10**9)):
+        if abs(nanoseconds) >= unit_ns:
+            name, size = unit, unit_ns
+    return f"{nanoseconds / size:.3g} {name}"
+
+
+def _prefixed(count: float, base: int, names: tuple[str, ...]) -> str:
+    value, at = float(count), 0
+    while abs(value) >= base and at < len(names) - 1:
+        value /= base
+        at += 1
+    digits = 0 if at == 0 else max(0, 3 - len(str(int(abs(value)))))
+    return f"{value:,.{digits}f} {names[at]}".rstrip()
