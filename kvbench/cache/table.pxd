@@ -1,0 +1,34 @@
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+# What a lookup may find instead of a slot. A hash table knows ABSENT only.
+cdef enum:
+    ABSENT = -1
+    ABSENT_EVICTED = -2    # it was resident once
+    ABSENT_TRUNCATED = -3  # its last request left no room for it
+
+
+cdef class BlockTable:
+    cdef const uint64_t* keys
+
+    cdef void set_keys(self, const uint64_t* keys) noexcept nogil
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
+    cdef int32_t find(self, uint64_t key) noexcept nogil
+    cdef int64_t find_many(self, const uint64_t* keys, int64_t n, int64_t readable, int32_t* slots) noexcept nogil
+    cdef int insert(self, uint64_t key, int32_t slot) except -1 nogil
+    cdef void remove(self, uint64_t key) noexcept nogil
+
+
+cdef class HashTable(BlockTable):
+    cdef uint64_t* entries
+    cdef int bits
+    cdef int64_t size, used, grow_at
+
+    cdef int grow(self) except -1 nogil
+
+
+cdef class DirectTable(BlockTable):
+    cdef int32_t* slots
+    cdef uint64_t size
+
+
+cpdef BlockTable make_table(bint dense)

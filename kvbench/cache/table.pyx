@@ -1,0 +1,223 @@
+"""Block tables: which slot holds the block with this key.
+
+Two forms behind one interface. :class:`HashTable` takes any 64-bit keys and needs memory for
+what is resident. :class:`DirectTable` is an array indexed by key, for traces whose ids are
+dense; it needs four bytes for each distinct block of the trace, and is the faster one.
+
+The owner of the slots (a tier, an index) keeps the key of each slot in an array and shows it to
+its table with ``set_keys``; the table stores no keys of its own.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+from kvbench.hashing cimport mix64
+from kvbench.memory cimport no_memory
+from kvbench.prefetch cimport prefetch
+
+cdef enum:
+    AHEAD = 16  # keys between a prefetch and its use: enough to cover a memory access
+
+
+cdef class BlockTable:
+    """Interface of both forms; see the module."""
+
+    cdef void set_keys(self, const uint64_t* keys) noexcept nogil:
+        """Show the owner's slot → key array (again after it moved)."""
+        self.keys = keys
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
+        """Get ready for lookups of these keys; called once for each batch."""
+        return 0
+
+    cdef int32_t find(self, uint64_t key) noexcept nogil:
+        """The slot of ``key``, or a negative number (ABSENT …) if it is not resident."""
+        return ABSENT
+
+    cdef int64_t find_many(self, const uint64_t* keys, int64_t n, int64_t readable, int32_t* slots) noexcept nogil:
+        """Write what ``find`` says of each of ``n`` keys and return how many are present.
+
+        ``readable`` ≥ n keys may be read, to prefetch for the requests that follow.
+        """
+        return 0
+
+    cdef int insert(self, uint64_t key, int32_t slot) except -1 nogil:
+        """Add an absent key. Its entry in the owner's array must be written already."""
+        return 0
+
+    cdef void remove(self, uint64_t key) noexcept nogil:
+        """Remove a present key. Its entry in the owner's array must still be there."""
+
+
+@cython.final
+cdef class HashTable(BlockTable):
+    """Open addressing, linear probing, at most half full, deletion by shifting back.
+
+    An entry is 8 bytes: 32 bits of the key's hash and slot+1 (0: empty). The hash bits decide
+    the home position too, so growing and shifting read no keys; a match is verified against
+    the owner's array, so the answer is exact for any keys.
+    """
+
+    def __cinit__(self):
+        self.bits = 10
+        self.size = 1 << self.bits
+        self.grow_at = self.size // 2
+        self.used = 0
+        self.entries = <uint64_t*>calloc(self.size, sizeof(uint64_t))
+        if self.entries == NULL:
+            no_memory("block table", self.size)
+
+    def __dealloc__(self):
+        free(self.entries)
+
+    cdef int32_t find(self, uint64_t key) noexcept nogil:
+        cdef uint64_t hashed = mix64(key) >> 32
+        cdef uint64_t mask = self.size - 1
+        cdef uint64_t at = hashed >> (32 - self.bits)
+        cdef uint64_t entry
+        cdef int32_t slot
+        while True:
+            entry = self.entries[at]
+            if entry == 0:
+                return ABSENT
+            if entry >> 32 == hashed:
+                slot = <int32_t>(entry & 0xffffffffULL) - 1
+                if self.keys[slot] == key:
+                    return slot
+            at = (at + 1) & mask
+
+    cdef int64_t find_many(self, const uint64_t* keys, int64_t n, int64_t readable, int32_t* slots) noexcept nogil:
+        cdef int64_t i, present = 0
+        cdef int32_t slot
+        for i in range(min(<int64_t>AHEAD, readable) if n > 1 else 0):
+            prefetch(&self.entries[mix64(keys[i]) >> (64 - self.bits)])
+        for i in range(n):
+            if i + AHEAD < readable:
+                prefetch(&self.entries[mix64(keys[i + AHEAD]) >> (64 - self.bits)])
+            slot = self.find(keys[i])
+            slots[i] = slot
+            present += slot >= 0
+        return present
+
+    cdef int insert(self, uint64_t key, int32_t slot) except -1 nogil:
+        cdef uint64_t hashed = mix64(key) >> 32
+        cdef uint64_t mask, at
+        if self.used >= self.grow_at:
+            self.grow()
+        mask = self.size - 1
+        at = hashed >> (32 - self.bits)
+        while self.entries[at] != 0:
+            at = (at + 1) & mask
+        self.entries[at] = hashed << 32 | <uint32_t>(slot + 1)
+        self.used += 1
+        return 0
+
+    cdef void remove(self, uint64_t key) noexcept nogil:
+        cdef uint64_t hashed = mix64(key) >> 32
+        cdef uint64_t mask = self.size - 1
+        cdef uint64_t at = hashed >> (32 - self.bits)
+        cdef uint64_t hole, home, entry
+        while self.entries[at] >> 32 != hashed or self.keys[<int32_t>(self.entries[at] & 0xffffffffULL) - 1] != key:
+            at = (at + 1) & mask
+        # Shift back every following entry whose home is at or before the hole, so that no
+        # probe ever meets a gap it must look past: there are no tombstones to wade through.
+        hole = at
+        while True:
+            at = (at + 1) & mask
+            entry = self.entries[at]
+            if entry == 0:
+                break
+            home = (entry >> 32) >> (32 - self.bits)
+            if ((at - home) & mask) >= ((at - hole) & mask):
+                self.entries[hole] = entry
+                hole = at
+        self.entries[hole] = 0
+        self.used -= 1
+
+    cdef int grow(self) except -1 nogil:
+        cdef int64_t old_size = self.size
+        cdef uint64_t* old = self.entries
+        cdef uint64_t* entries
+        cdef uint64_t at, mask = 2 * self.size - 1
+        cdef int64_t i
+        if self.bits == 32:
+            no_memory("block table", 2 * self.size)
+        entries = <uint64_t*>calloc(2 * old_size, sizeof(uint64_t))
+        if entries == NULL:
+            no_memory("block table", 2 * old_size)
+        self.bits += 1
+        for i in range(old_size):
+            if old[i] != 0:
+                at = (old[i] >> 32) >> (32 - self.bits)
+                while entries[at] != 0:
+                    at = (at + 1) & mask
+                entries[at] = old[i]
+        self.entries = entries
+        self.size = 2 * old_size
+        self.grow_at = old_size
+        free(old)
+        return 0
+
+
+@cython.final
+cdef class DirectTable(BlockTable):
+    """``slots[key]``, grown to the largest key of each batch. Keys must be dense.
+
+    The entry of a block that is gone tells why, so that a tier of its own needs no other memory
+    of the keys ever seen (see :class:`kvbench.cache.seen.TableSeen`).
+    """
+
+    def __cinit__(self):
+        self.size = 0
+        self.slots = NULL
+
+    def __dealloc__(self):
+        free(self.slots)
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
+        cdef uint64_t largest = 0
+        cdef uint64_t size
+        cdef int32_t* slots
+        cdef int64_t i
+        for i in range(n):
+            if keys[i] > largest:
+                largest = keys[i]
+        if n == 0 or largest < self.size:
+            return 0
+        size = max(largest + 1, self.size + self.size // 2)
+        slots = <int32_t*>realloc(self.slots, size * sizeof(int32_t))
+        if slots == NULL:
+            no_memory("block table of dense ids", size)
+        memset(slots + self.size, 0xff, (size - self.size) * sizeof(int32_t))
+        self.slots = slots
+        self.size = size
+        return 0
+
+    cdef int32_t find(self, uint64_t key) noexcept nogil:
+        return self.slots[key] if key < self.size else ABSENT
+
+    cdef int64_t find_many(self, const uint64_t* keys, int64_t n, int64_t readable, int32_t* slots) noexcept nogil:
+        cdef int64_t i, present = 0
+        cdef int32_t slot
+        cdef const int32_t* table = self.slots
+        for i in range(n):
+            if i + AHEAD < readable:
+                prefetch(&table[keys[i + AHEAD]])
+            slot = table[keys[i]]
+            slots[i] = slot
+            present += slot >= 0
+        return present
+
+    cdef int insert(self, uint64_t key, int32_t slot) except -1 nogil:
+        self.slots[key] = slot
+        return 0
+
+    cdef void remove(self, uint64_t key) noexcept nogil:
+        self.slots[key] = ABSENT_EVICTED
+
+
+cpdef BlockTable make_table(bint dense):
+    """A :class:`DirectTable` for dense keys, else a :class:`HashTable`."""
+    return DirectTable() if dense else HashTable()

@@ -1,0 +1,59 @@
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from kvbench.cache.events cimport EventLog
+from kvbench.cache.table cimport BlockTable
+from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.memory cimport Int32Memory
+
+cdef enum SweepOrder:
+    TAIL_FIRST = 0
+    HEAD_FIRST = 1
+    ACCESS = 2
+
+
+cdef class Tier:
+    cdef readonly str name
+    cdef readonly int32_t worker
+    cdef readonly EvictionPolicy policy
+    cdef readonly int32_t used
+    cdef readonly int32_t pinned
+    cdef readonly int64_t sequence
+    cdef BlockTable table
+    cdef EventLog log
+    cdef int order
+    cdef bint limited
+    cdef int32_t size          # slots allocated; the capacity when limited
+    cdef int32_t fresh         # slots from here on were never used
+    cdef uint64_t* keys        # slot -> key
+    cdef Int32Memory refs_memory
+    cdef int32_t* refs         # slot -> 0 free, 1 resident, 1 + pins
+    cdef int32_t* free_slots   # ring of emptied slots, oldest first
+    cdef int32_t free_head, free_count
+
+    # The request being served; `slots` holds what its lookup found, in block order.
+    cdef int32_t* slots
+    cdef int32_t* sweep
+    cdef int64_t scratch
+    cdef int32_t resident, stored, evicted, truncated
+    cdef int64_t request
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
+    cdef int32_t lookup(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil
+    cdef int commit(self, const uint64_t* keys, int32_t n) except -1 nogil
+    cdef int32_t access(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil
+
+    cdef int fit_scratch(self, int64_t n) except -1 nogil
+    cdef int fit_slots(self, int64_t wanted) except -1 nogil
+    cdef move_refs(self, Int32Memory refs)
+    cdef compact_ring(self, int64_t size)
+    cdef int32_t take_slot(self, uint64_t key) except -1 nogil
+    cdef int release_slot(self, int32_t slot, int reason) except -1 nogil
+    cdef int refuse(self, int32_t slot) except -1 nogil
+    cdef int store(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil
+    cdef int store_one(self, const uint64_t* keys, int32_t i) except -1 nogil
+    cdef int sweep_over(self, int32_t n) except -1 nogil
+    cdef int tell(self, const int32_t* run, int32_t n, bint stored) except -1 nogil
+    cdef int evict(self, int32_t n, int32_t* victims) except -1 nogil
+    cdef int32_t make_room(self, const uint64_t* keys, int32_t n) except -1 nogil
+    cdef int record(self, int kind, int reason, uint64_t key, bint has_parent, uint64_t parent) except -1 nogil
+    cdef int check(self) except -1 nogil

@@ -1,0 +1,469 @@
+"""A tier: a bounded set of blocks, the policy that orders them, and the exact account of both.
+
+Serving a request takes two calls (semantics §5.1). ``lookup`` asks for all of its blocks and
+changes nothing. ``commit`` makes room among blocks that are not its own, then sweeps over the
+whole request once, touching what is resident and storing what is not. ``access`` does both
+block by block instead, as a plain cache simulator does.
+
+The tier owns residency, pins and counts. Its policy is told of runs of slots and asked for
+victims; every victim is checked.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+
+from kvbench.cache.events cimport DELETE, EVICTED, INSERT, COMPUTED, REMOVED, Event, EventLog
+from kvbench.cache.table cimport ABSENT, ABSENT_EVICTED, BlockTable, DirectTable, make_table
+from kvbench.checks cimport debug_build
+from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.memory cimport Int32Memory, no_memory
+
+from kvbench.errors import ConfigError, PolicyError
+
+cdef enum:
+    MAX_SLOTS = 2147483646
+    FIRST_SLOTS = 4096
+    STORED_NOW = -4  # in `slots`: STORED_NOW - slot, for a block that this request stored
+
+ORDERS = {"tail-first": TAIL_FIRST, "head-first": HEAD_FIRST, "access": ACCESS}
+"""Names of the sweep orders of semantics §5.1."""
+
+
+@cython.final
+cdef class Tier:
+    """One tier of one worker.
+
+    ``policy``  an :class:`~kvbench.eviction.EvictionPolicy` made for this tier's capacity, or
+                None for a tier without bound, which never evicts and keeps no order.
+    ``order``   ``tail-first``, ``head-first`` or ``access``.
+    ``dense``   keys are dense block ids (see :mod:`kvbench.cache.table`).
+    ``log``     where INSERT and DELETE events go, or None.
+    """
+
+    def __cinit__(self, EvictionPolicy policy=None, *, str order="tail-first", bint dense=False,
+                  EventLog log=None, int32_t worker=0, str name="gpu"):
+        if order not in ORDERS:
+            raise ConfigError(f"order {order!r} is not one of {', '.join(ORDERS)}")
+        self.name = name
+        self.worker = worker
+        self.order = ORDERS[order]
+        self.log = log
+        self.policy = policy
+        self.limited = policy is not None
+        self.size = policy.capacity if self.limited else FIRST_SLOTS
+        if not 0 < self.size <= MAX_SLOTS:
+            raise ConfigError(f"a tier holds 1 to {MAX_SLOTS:,} blocks, not {self.size:,}")
+        self.keys = <uint64_t*>calloc(self.size, sizeof(uint64_t))
+        self.free_slots = <int32_t*>calloc(self.size, sizeof(int32_t))
+        if self.keys == NULL or self.free_slots == NULL:
+            raise MemoryError(f"cannot allocate a tier of {self.size:,} blocks")
+        self.refs_memory = Int32Memory(self.size)
+        self.refs = self.refs_memory.data
+        self.table = make_table(dense)
+        self.table.set_keys(self.keys)
+        if self.limited:
+            policy.bind(self.refs_memory)
+
+    def __dealloc__(self):
+        free(self.keys)
+        free(self.free_slots)
+        free(self.slots)
+        free(self.sweep)
+
+    @property
+    def capacity(self):
+        """Blocks that fit, or None without bound."""
+        return self.size if self.limited else None
+
+    @property
+    def direct_table(self):
+        """The tier's table if it is a direct one, else None."""
+        return self.table if isinstance(self.table, DirectTable) else None
+
+    # -- one request ---------------------------------------------------------------------------
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
+        """Get ready for a batch of keys."""
+        return self.table.reserve(keys, n)
+
+    cdef int32_t lookup(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil:
+        """Find all blocks of a request; returns the prefix hit in blocks. Moves nothing."""
+        cdef int32_t prefix = 0
+        if n > self.scratch:
+            self.fit_scratch(n)
+        self.resident = <int32_t>self.table.find_many(keys, n, readable, self.slots)
+        self.stored = self.evicted = self.truncated = 0
+        if self.resident == n:
+            return n
+        while self.slots[prefix] >= 0:
+            prefix += 1
+        return prefix
+
+    cdef int commit(self, const uint64_t* keys, int32_t n) except -1 nogil:
+        """Make the request that was just looked up resident: room first, then one sweep."""
+        cdef int32_t fits = n
+        cdef int32_t missing = n - self.resident
+        if missing > 0:
+            if not self.limited:
+                self.fit_slots(self.used + missing)
+            elif missing > self.size - self.used:
+                fits = self.make_room(keys, n)
+            self.store(keys, n, fits)
+        if self.limited:
+            self.sweep_over(n)
+        if debug_build:
+            self.check()
+        return 0
+
+    cdef int32_t make_room(self, const uint64_t* keys, int32_t n) except -1 nogil:
+        """Evict for the request, sparing its own blocks; returns how many leading blocks fit.
+
+        A request larger than the tier keeps its leading blocks: what lies beyond them is not
+        spared, so that LRU stays a stack algorithm at any capacity.
+        """
+        cdef int32_t* slots = self.slots
+        cdef int32_t room = self.size - self.pinned
+        cdef int32_t i, fits = 0, missing = 0
+        for fits in range(n):
+            if slots[fits] >= 0 and self.refs[slots[fits]] > 1:
+                continue  # its own place is among the pinned ones
+            if room == 0:
+                break
+            room -= 1
+        else:
+            fits = n
+        for i in range(fits):
+            if slots[i] >= 0:
+                self.refs[slots[i]] += 1
+            else:
+                missing += 1
+        try:
+            if missing > self.size - self.used:
+                self.evict(missing - (self.size - self.used), self.sweep)
+        finally:
+            for i in range(fits):
+                if slots[i] >= 0:
+                    self.refs[slots[i]] -= 1
+        for i in range(fits, n):
+            if slots[i] >= 0 and (self.refs[slots[i]] == 0 or self.keys[slots[i]] != keys[i]):
+                slots[i] = ABSENT
+        return fits
+
+    cdef int store(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil:
+        """Give a slot to each missing block that fits, parents first: the order in which
+        listeners of the event log want to hear of them."""
+        cdef int32_t* slots = self.slots
+        cdef int32_t i, slot
+        for i in range(fits):
+            if slots[i] < 0:
+                slot = self.take_slot(keys[i])
+                slots[i] = STORED_NOW - slot
+                self.stored += 1
+                if self.log is not None:
+                    self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
+        for i in range(fits, n):
+            self.truncated += slots[i] < 0
+        return 0
+
+    cdef int sweep_over(self, int32_t n) except -1 nogil:
+        """Tell the policy of the whole request in sweep order, one call for each run of touched
+        or stored blocks; a request whose missing blocks are its last ones makes two runs."""
+        cdef const int32_t* slots = self.slots
+        cdef int32_t* sweep = self.sweep
+        cdef int32_t first = n - 1 if self.order == TAIL_FIRST else 0
+        cdef int32_t step = -1 if self.order == TAIL_FIRST else 1
+        cdef int32_t i, slot, filled = 0, start = 0
+        cdef bint stored = False
+        for i in range(n):
+            slot = slots[first + i * step]
+            if STORED_NOW < slot < 0:
+                continue
+            if (slot < 0) != stored:
+                self.tell(sweep + start, filled - start, stored)
+                start = filled
+                stored = not stored
+            sweep[filled] = STORED_NOW - slot if stored else slot
+            filled += 1
+        return self.tell(sweep + start, filled - start, stored)
+
+    cdef int tell(self, const int32_t* run, int32_t n, bint stored) except -1 nogil:
+        if n == 0:
+            return 0
+        return self.policy.insert_slots(run, n) if stored else self.policy.touch_slots(run, n)
+
+    cdef int32_t access(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil:
+        """Look up, insert and evict block by block; returns the prefix hit in blocks.
+
+        Afterwards ``slots`` is negative where a block missed. Keys of a request are distinct, so a
+        block found absent at the start stays so until its turn; a block found resident may be
+        evicted by an earlier one of the same request, which is why its slot is looked at again.
+        """
+        cdef int32_t i, slot, prefix = -1
+        if n > self.scratch:
+            self.fit_scratch(n)
+        self.stored = self.evicted = self.truncated = 0
+        self.resident = <int32_t>self.table.find_many(keys, n, readable, self.slots)
+        for i in range(n):
+            slot = self.slots[i]
+            if slot >= 0 and self.evicted > 0 and (self.keys[slot] != keys[i] or self.refs[slot] == 0):
+                self.slots[i] = slot = ABSENT_EVICTED
+                self.resident -= 1
+            if slot >= 0:
+                if self.limited:
+                    self.policy.touch_slots(&slot, 1)
+                continue
+            if prefix < 0:
+                prefix = i
+            self.store_one(keys, i)
+        if debug_build:
+            self.check()
+        return n if prefix < 0 else prefix
+
+    cdef int store_one(self, const uint64_t* keys, int32_t i) except -1 nogil:
+        """Store block i of a request by itself, evicting one block if the tier is full."""
+        cdef int32_t slot
+        if not self.limited:
+            self.fit_slots(self.used + 1)
+        elif self.used == self.size:
+            if self.pinned == self.size:
+                self.truncated += 1
+                return 0
+            self.evict(1, self.sweep)
+        slot = self.take_slot(keys[i])
+        self.stored += 1
+        if self.log is not None:
+            self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
+        if self.limited:
+            self.policy.insert_slots(&slot, 1)
+        return 0
+
+    # -- slots ---------------------------------------------------------------------------------
+
+    cdef int32_t take_slot(self, uint64_t key) except -1 nogil:
+        # Emptied slots are used again in the order in which they were emptied: a chain that is
+        # evicted run by run hands neighbouring slots to the next chain, which keeps sweeps
+        # sequential in memory.
+        cdef int32_t slot
+        if self.free_count > 0:
+            slot = self.free_slots[self.free_head]
+            self.free_head += 1
+            if self.free_head == self.size:
+                self.free_head = 0
+            self.free_count -= 1
+        else:
+            slot = self.fresh
+            self.fresh += 1
+        self.keys[slot] = key
+        self.refs[slot] = 1
+        self.table.insert(key, slot)
+        self.used += 1
+        return slot
+
+    cdef int release_slot(self, int32_t slot, int reason) except -1 nogil:
+        cdef int32_t tail = self.free_head
+        # free_head + free_count may pass 2^31, so the wrap is computed by subtraction.
+        if self.free_count < self.size - self.free_head:
+            tail = self.free_head + self.free_count
+        else:
+            tail = self.free_count - (self.size - self.free_head)
+        self.free_slots[tail] = slot
+        self.free_count += 1
+        self.table.remove(self.keys[slot])
+        self.refs[slot] = 0
+        self.used -= 1
+        if self.log is not None:
+            self.record(DELETE, reason, self.keys[slot], False, 0)
+        return 0
+
+    cdef int evict(self, int32_t n, int32_t* victims) except -1 nogil:
+        """Have the policy give up exactly ``n`` blocks; a policy that errs stops the replay."""
+        cdef int32_t i, found = self.policy.evict_slots(n, victims)
+        for i in range(found):
+            if not 0 <= victims[i] < self.size or self.refs[victims[i]] != 1:
+                self.refuse(victims[i])
+            self.release_slot(victims[i], EVICTED)
+        self.evicted += found
+        if found < n:
+            with gil:
+                raise PolicyError(
+                    f"{type(self.policy).__name__} gave up {found} of {n} blocks of tier {self.name}, "
+                    f"of whose {self.used:,} blocks {self.pinned:,} are pinned"
+                )
+        return 0
+
+    cdef int refuse(self, int32_t slot) except -1 nogil:
+        with gil:
+            if not 0 <= slot < self.size:
+                state = f"tier {self.name} has slots 0 to {self.size - 1}"
+            else:
+                state = "it is free" if self.refs[slot] == 0 else "it is pinned"
+            raise PolicyError(f"{type(self.policy).__name__} evicted slot {slot}: {state}")
+
+    cdef int record(self, int kind, int reason, uint64_t key, bint has_parent, uint64_t parent) except -1 nogil:
+        cdef Event* event = self.log.append()
+        event.request = self.request
+        event.sequence = self.sequence
+        event.key = key
+        event.parent = parent
+        event.worker = self.worker
+        event.kind = kind
+        event.reason = reason
+        event.has_parent = has_parent
+        event.tier = 0
+        self.sequence += 1
+        return 0
+
+    cdef int fit_scratch(self, int64_t n) except -1 nogil:
+        """Grow the arrays that hold one request. An eviction may need as many entries as the
+        request has blocks, so both have the same length."""
+        cdef int64_t wanted = max(n, 2 * self.scratch)
+        cdef int32_t* slots = <int32_t*>realloc(self.slots, wanted * sizeof(int32_t))
+        cdef int32_t* sweep
+        if slots == NULL:
+            no_memory("request", wanted)
+        self.slots = slots
+        sweep = <int32_t*>realloc(self.sweep, wanted * sizeof(int32_t))
+        if sweep == NULL:
+            no_memory("request", wanted)
+        self.sweep = sweep
+        self.scratch = wanted
+        return 0
+
+    cdef int fit_slots(self, int64_t wanted) except -1 nogil:
+        """Grow a tier without bound. It evicts nothing, but blocks may have been removed; fresh
+        slots are needed only when no emptied one is left, so the ring is empty when it moves."""
+        cdef int64_t size = self.size
+        cdef uint64_t* keys
+        cdef int32_t* free_slots
+        if wanted <= size:
+            return 0
+        while size < wanted:
+            size *= 2
+        if size > MAX_SLOTS:
+            no_memory("tier", size)
+        with gil:
+            self.compact_ring(size)
+            refs = Int32Memory(size)
+        keys = <uint64_t*>realloc(self.keys, size * sizeof(uint64_t))
+        if keys == NULL:
+            no_memory("tier", size)
+        self.keys = keys
+        self.table.set_keys(keys)
+        with gil:
+            self.move_refs(refs)
+        self.size = <int32_t>size
+        return 0
+
+    cdef move_refs(self, Int32Memory refs):
+        cdef int32_t i
+        for i in range(self.fresh):
+            refs.data[i] = self.refs[i]
+        self.refs_memory = refs
+        self.refs = refs.data
+
+    cdef compact_ring(self, int64_t size):
+        cdef int32_t* ring = <int32_t*>calloc(size, sizeof(int32_t))
+        cdef int32_t i
+        if ring == NULL:
+            no_memory("tier", size)
+        for i in range(self.free_count):
+            ring[i] = self.free_slots[(<int64_t>self.free_head + i) % self.size]
+        free(self.free_slots)
+        self.free_slots = ring
+        self.free_head = 0
+
+    # -- invariants ----------------------------------------------------------------------------
+
+    cdef int check(self) except -1 nogil:
+        """Semantics §13 in a debug build: counts at every request, all slots where that is cheap."""
+        if not 0 <= self.pinned <= self.used <= self.size:
+            with gil:
+                raise AssertionError(f"tier {self.name}: pinned {self.pinned}, used {self.used}, size {self.size}")
+        if self.size <= 512:
+            with gil:
+                self.verify()
+        return 0
+
+    def verify(self):
+        """Walk everything and raise AssertionError where the account does not hold."""
+        cdef int32_t slot, used = 0, pinned = 0
+        for slot in range(self.fresh):
+            if self.refs[slot] == 0:
+                continue
+            used += 1
+            pinned += self.refs[slot] > 1
+            assert self.table.find(self.keys[slot]) == slot, f"slot {slot} is not where the table says"
+        assert used == self.used, f"{used} resident blocks, {self.used} counted"
+        assert pinned == self.pinned, f"{pinned} pinned blocks, {self.pinned} counted"
+        assert used + self.free_count == self.fresh, "slots were lost"
+        assert not self.limited or self.used <= self.size, "more blocks than fit"
+
+    # -- from Python ---------------------------------------------------------------------------
+
+    def serve(self, const uint64_t[::1] keys):
+        """Serve one request; returns its prefix hit in blocks. Keys must be distinct."""
+        cdef int32_t n = <int32_t>keys.shape[0]
+        cdef const uint64_t* first = &keys[0] if n else NULL
+        cdef int32_t prefix
+        self.reserve(first, n)
+        if self.order == ACCESS:
+            return self.access(first, n, n)
+        prefix = self.lookup(first, n, n)
+        self.commit(first, n)
+        return prefix
+
+    def probe(self, const uint64_t[::1] keys):
+        """The prefix hit of these keys in blocks; changes nothing (semantics §4.3)."""
+        cdef int32_t i = 0
+        while i < keys.shape[0] and self.table.find(keys[i]) >= 0:
+            i += 1
+        return i
+
+    def pin(self, const uint64_t[::1] keys):
+        """Pin the leading resident blocks of ``keys`` and return how many; each pin needs an unpin."""
+        cdef int32_t i, slot, n = self.probe(keys)
+        for i in range(n):
+            slot = self.table.find(keys[i])
+            self.pinned += self.refs[slot] == 1
+            self.refs[slot] += 1
+        return n
+
+    def unpin(self, const uint64_t[::1] keys):
+        """Take one pin off each of ``keys``. Raises ValueError, and changes nothing, if one has none."""
+        cdef int32_t i, j, slot
+        for i in range(<int32_t>keys.shape[0]):
+            slot = self.table.find(keys[i])
+            if slot < 0 or self.refs[slot] < 2:
+                for j in range(i):
+                    slot = self.table.find(keys[j])
+                    self.pinned += self.refs[slot] == 1
+                    self.refs[slot] += 1
+                raise ValueError(f"key {keys[i]} is not pinned in tier {self.name}")
+            self.refs[slot] -= 1
+            self.pinned -= self.refs[slot] == 1
+
+    def remove(self, const uint64_t[::1] keys):
+        """Drop those of ``keys`` that are resident and not pinned; returns how many."""
+        cdef int32_t i, slot, removed = 0
+        for i in range(<int32_t>keys.shape[0]):
+            slot = self.table.find(keys[i])
+            if slot < 0 or self.refs[slot] != 1:
+                continue
+            if self.limited:
+                self.policy.remove_slots(&slot, 1)
+            self.release_slot(slot, REMOVED)
+            removed += 1
+        return removed
+
+    def residents(self):
+        """The keys of all resident blocks, in slot order."""
+        return [self.keys[slot] for slot in range(self.fresh) if self.refs[slot] > 0]
+
+    @property
+    def last(self):
+        """Counts of the request served last: resident, stored, evicted, truncated blocks."""
+        return {
+            "resident": self.resident, "stored": self.stored,
+            "evicted": self.evicted, "truncated": self.truncated,
+        }
