@@ -1,0 +1,52 @@
+"""Traces: schema, reading, checking, writing, import of foreign formats, synthetic workloads.
+
+Importing this package loads neither Arrow nor NumPy; its names do, when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvbench.trace.formats import TraceFormat
+    from kvbench.trace.importer import ImportReport, guess_format, import_trace
+    from kvbench.trace.reader import Trace, open_trace
+    from kvbench.trace.rejects import Rejected
+    from kvbench.trace.schema import SCHEMA_VERSION, TraceFacts
+    from kvbench.trace.synth import Workload
+    from kvbench.trace.writer import TraceWriter
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ImportReport",
+    "Rejected",
+    "Trace",
+    "TraceFacts",
+    "TraceFormat",
+    "TraceWriter",
+    "Workload",
+    "guess_format",
+    "import_trace",
+    "open_trace",
+]
+
+_HOMES = {
+    "SCHEMA_VERSION": "schema",
+    "ImportReport": "importer",
+    "Rejected": "rejects",
+    "Trace": "reader",
+    "TraceFacts": "schema",
+    "TraceFormat": "formats",
+    "TraceWriter": "writer",
+    "Workload": "synth",
+    "guess_format": "importer",
+    "import_trace": "importer",
+    "open_trace": "reader",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,124 @@
+"""Opens a trace in any of its forms and gives it out as checked batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias, cast
+
+from kvbench.errors import ConfigError, TraceError
+from kvbench.trace.blocksize import check_block_tokens
+from kvbench.trace.conform import conform
+from kvbench.trace.digest import TraceDigest
+from kvbench.trace.recut import Recutter, split
+from kvbench.trace.rejects import Rejected
+from kvbench.trace.schema import TAIL_RULES, TraceFacts, id_column, normalise_schema
+from kvbench.trace.sources import Source, open_source, reading
+from kvbench.trace.validate import BatchValidator, OnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    TraceSource: TypeAlias = str | Path | IO[bytes] | pa.Table | pa.RecordBatchReader
+
+IdColumn = Literal["block_ids", "token_ids"]
+
+
+class Trace:
+    """An opened trace; made by :func:`open_trace`.
+
+    ``name``        the file, for messages (``-`` for standard input).
+    ``facts``       what holds for all rows, overrides applied.
+    ``schema``      version 1 schema of the batches.
+    ``ids``         the column that identifies the prompt: ``block_ids``, ``token_ids`` or None.
+    ``rewindable``  whether ``batches`` can be called more than once.
+    ``rejected``    rows left out by the latest pass (``on_error="skip"``).
+    ``digest``      of the rows of the latest whole pass, as ``blake3:…``; None before.
+    """
+
+    def __init__(self, source: Source, name: str, facts: TraceFacts, on_error: OnError) -> None:
+        self.name = name
+        self.facts = facts
+        with reading(name):
+            self.schema: pa.Schema = normalise_schema(source.schema, name)
+        self.ids = cast("IdColumn | None", id_column(self.schema))
+        self.rewindable = source.rewindable
+        self.rejected = Rejected()
+        self.digest: str | None = None
+        self._source = source
+        self._on_error: OnError = on_error
+        self._used = False
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows in the file, where it is known without reading them."""
+        return self._source.rows()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in order, as version 1 batches that are cut by content (see :mod:`kvbench.trace.recut`).
+
+        Raises TraceError for the first row that breaks a rule, unless bad rows are skipped, and
+        for a second pass over a source that can be read only once.
+        """
+        if self._used and not self.rewindable:
+            raise TraceError(f"{self.name}: can be read only once; save it to a file to read it again")
+        self._used = True
+        self.digest = None
+        self.rejected = Rejected()
+        return self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        digest = TraceDigest(self.schema, self.facts)
+        cutter = Recutter()
+        for piece in self._checked():
+            for batch in cutter.push(piece):
+                digest.update(batch)
+                yield batch
+        for batch in cutter.flush():
+            digest.update(batch)
+            yield batch
+        self.digest = digest.value()
+
+    def _checked(self) -> Iterator[pa.RecordBatch]:
+        validator = BatchValidator(self.facts, self.name, self._on_error, rejected=self.rejected)
+        for raw in self._source.batches():
+            with reading(self.name):
+                # Buffers of a damaged file may point anywhere; per row, not per id, this is cheap.
+                raw.validate(full=True)
+            for piece in split(raw):
+                batch, failures = conform(piece, self.schema, self.name)
+                bad = validator.check(batch, failures)
+                yield batch if bad is None else batch.filter(~bad)
+
+
+def open_trace(
+    source: TraceSource,
+    *,
+    block_tokens: int | None = None,
+    tail_rule: str | None = None,
+    on_error: OnError = "fail",
+) -> Trace:
+    """Open a trace; nothing but its schema is read yet.
+
+    ``source``        path of an Arrow IPC file, Arrow IPC stream or Parquet file; ``-`` for a stream on
+                      standard input; an open binary file with a stream; a pyarrow Table or RecordBatchReader.
+    ``block_tokens``, ``tail_rule``  instead of what the file's metadata says.
+    ``on_error``      ``fail``: a bad row raises; ``skip``: it is left out and counted.
+
+    Raises TraceError when the source cannot be read or is no trace.
+    """
+    check_block_tokens(block_tokens)
+    if tail_rule is not None and tail_rule not in TAIL_RULES:
+        raise ConfigError(f"tail_rule = {tail_rule!r} is not one of {', '.join(TAIL_RULES)}")
+    if on_error not in ("fail", "skip"):
+        raise ConfigError(f"on_error = {on_error!r} is not one of fail, skip")
+    name, opened = open_source(source)
+    facts = TraceFacts.from_metadata(opened.schema.metadata, name)
+    facts = dataclasses.replace(
+        facts,
+        block_tokens=facts.block_tokens if block_tokens is None else block_tokens,
+        tail_rule=facts.tail_rule if tail_rule is None else tail_rule,
+    )
+    return Trace(opened, name, facts, on_error)

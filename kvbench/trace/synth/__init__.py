@@ -1,0 +1,42 @@
+"""The contract of a synthetic workload: a trace that a seed and a few parameters make.
+
+The same seed and parameters make the same rows in every process and on every machine. Each kind of
+random choice draws from its own stream (:func:`stream`), so that a change of one parameter leaves
+the other choices as they were.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from kvbench.trace.schema import TraceFacts
+
+
+class Workload(ABC):
+    """Makes the rows of one synthetic trace."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> TraceFacts:
+        """What holds for all rows."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Version 1 schema of the batches."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in order of arrival; the same ones at each call."""
+
+
+def stream(seed: int, *names: str | int) -> random.Random:
+    """The random stream of a seed for one purpose. Use its ``random()`` only: that is what Python keeps stable."""
+    return random.Random("/".join(map(str, (seed, *names))))

@@ -1,0 +1,44 @@
+"""Draws from distributions by inverse transform, one ``random()`` each."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+_STANDARD_NORMAL = NormalDist()
+_SMALLEST = 2.0**-53
+
+
+def exponential(rng: random.Random, mean: float) -> float:
+    return -mean * math.log1p(-rng.random())
+
+
+def geometric(rng: random.Random, mean: float) -> int:
+    """A count of at least 1 with the given mean (at least 1)."""
+    if mean <= 1:
+        return 1
+    return 1 + int(math.log1p(-rng.random()) / math.log1p(-1 / mean))
+
+
+def lognormal_count(rng: random.Random, mean: float, sigma: float) -> int:
+    """A count of at least 1 whose logarithm has deviation ``sigma``; ``mean`` is that before rounding."""
+    normal = _STANDARD_NORMAL.inv_cdf(max(rng.random(), _SMALLEST))
+    return max(1, round(math.exp(math.log(mean) - sigma * sigma / 2 + sigma * normal)))
+
+
+def zipf_weights(count: int, exponent: float) -> list[float]:
+    """Cumulative shares of ``count`` items whose popularity falls as rank to the power of ``-exponent``."""
+    weights = [rank**-exponent for rank in range(1, count + 1)]
+    total = math.fsum(weights)
+    return [math.fsum(weights[: index + 1]) / total for index in range(count)]
+
+
+def pick(rng: random.Random, cumulative: Sequence[float]) -> int:
+    """An index, by cumulative shares."""
+    at = rng.random()
+    return next((index for index, share in enumerate(cumulative) if at < share), len(cumulative) - 1)

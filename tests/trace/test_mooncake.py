@@ -1,0 +1,157 @@
+"""Mooncake JSONL in all its variants: what is read, and what is said of what cannot be."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from kvbench.errors import TraceError
+from kvbench.trace.formats import ReadLog
+from kvbench.trace.formats.mooncake import IGNORED_FIELDS, MooncakeFormat
+from kvbench.trace.formats.text import Lines
+
+GOOD = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}
+
+
+def lines_of(path, *rows) -> Lines:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return Lines(path)
+
+
+def read(lines: Lines, log: ReadLog | None = None) -> list[dict]:
+    batches = MooncakeFormat().read(lines, log or ReadLog())
+    return pa.Table.from_batches(list(batches)).to_pylist()
+
+
+def test_the_four_usual_fields(tmp_path):
+    row = read(lines_of(tmp_path / "t.jsonl", GOOD | {"timestamp": 27482}))[0]
+    assert (row["arrival_ns"], row["input_tokens"], row["output_tokens"], row["block_ids"]) == (
+        27_482_000_000,
+        600,
+        5,
+        [0, 1],
+    )
+    assert [row[name] for name in ("session_id", "turn", "think_time_ns", "request_id", "priority")] == [None] * 5
+
+
+def test_other_names_mean_the_same(tmp_path):
+    other = {"created_time": 3, "input_tokens": 600, "output_tokens": 5, "hash_ids": [0, 1], "delay_ms": 2}
+    usual = GOOD | {"timestamp": 3, "delay": 2}
+    rows = read(lines_of(tmp_path / "t.jsonl", other, usual))
+    assert rows[0] | {"x_row": 0} == rows[1] | {"x_row": 0}
+
+
+def test_sessions_priorities_and_answers_are_read(tmp_path):
+    extra = {"session_id": 7, "request_id": "r", "priority": -2, "output_token_ids": [1, 2**32 - 1]}
+    row = read(lines_of(tmp_path / "t.jsonl", GOOD | extra))[0]
+    assert (row["session_id"], row["turn"], row["request_id"], row["priority"]) == ("7", 0, "r", -2)
+    assert row["output_token_ids"] == [1, 2**32 - 1]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "nanoseconds"),
+    [(1.5, 1_500_000), (0.1, 100_000), (1234.567, 1_234_567_000), (2**43, 2**43 * 10**6)],
+)
+def test_milliseconds_become_whole_nanoseconds(tmp_path, milliseconds, nanoseconds):
+    row = read(lines_of(tmp_path / "t.jsonl", GOOD | {"timestamp": milliseconds}))[0]
+    assert row["arrival_ns"] == nanoseconds
+
+
+def test_ids_use_all_64_bits(tmp_path):
+    assert read(lines_of(tmp_path / "t.jsonl", GOOD | {"hash_ids": [2**64 - 1]}))[0]["block_ids"] == [2**64 - 1]
+
+
+def test_what_may_be_missing_is_null(tmp_path):
+    row = read(lines_of(tmp_path / "t.jsonl", {"timestamp": 0, "input_length": 5}))[0]
+    assert (row["output_tokens"], row["block_ids"]) == (None, None)
+
+
+def test_a_later_turn_without_a_time_comes_its_delay_after_the_one_before(tmp_path):
+    turn = {"input_length": 600, "hash_ids": [0, 1], "session_id": "é"}
+    rows = [turn | {"timestamp": 10}, GOOD | {"timestamp": 20}, turn | {"delay": 5.5}, turn | {"delay": 1}]
+    log = ReadLog()
+    out = read(lines_of(tmp_path / "t.jsonl", *rows), log)
+    assert [row["arrival_ns"] for row in out] == [10_000_000, 20_000_000, 15_500_000, 16_500_000]
+    assert [row["turn"] for row in out] == [0, None, 1, 2]
+    assert [row["think_time_ns"] for row in out] == [None, None, 5_500_000, 1_000_000]
+    assert log.estimated_arrivals == 2
+
+
+def test_fields_that_are_not_used_are_counted(tmp_path):
+    log = ReadLog()
+    read(
+        lines_of(tmp_path / "t.jsonl", GOOD | {name: {"a": [1]} for name in IGNORED_FIELDS}, GOOD | {"type": "x"}), log
+    )
+    assert log.ignored_fields == dict.fromkeys(IGNORED_FIELDS, 1) | {"type": 2}
+
+
+BAD = {
+    "syntax": ('{"timestamp": 1,', r"line = '\{\"timestamp\": 1,': is not valid JSON: "),
+    "nan": ('{"timestamp": NaN, "input_length": 1}', r"line = .*: NaN and Infinity are no numbers"),
+    "infinity": ('{"timestamp": -Infinity, "input_length": 1}', r"line = .*: NaN and Infinity are no numbers"),
+    "overflow": ('{"timestamp": 1e999, "input_length": 1}', r"line = .*: cannot be read: number out of range"),
+    "not utf-8": (
+        '{"timestamp": 1, "session_id": "\udcff", "input_length": 1}',
+        r"line = .*: is not valid JSON: .*(UTF|utf)-8",
+    ),
+    "no object": ("[1]", r"line = \[1\]: must be a JSON object"),
+    "negative time": (GOOD | {"timestamp": -5}, r"timestamp = -5: must not be negative"),
+    "negative delay": (GOOD | {"delay": -0.5}, r"delay = -0.5: must not be negative"),
+    "far time": (GOOD | {"timestamp": 1e300}, r"timestamp = 1e\+300: is too large"),
+    "text time": (GOOD | {"timestamp": "1"}, r"timestamp = '1': expected "),
+    "no time": ({"input_length": 5}, r"timestamp = None: is missing, and there is no earlier row of the session"),
+    "two times": (GOOD | {"created_time": 0}, r"created_time = 0: is another name of timestamp, which is there too"),
+    "no length": ({"timestamp": 0}, r"input_length = None: is missing"),
+    "negative length": (GOOD | {"input_length": -1}, r"input_length = -1: must be from 0 to 4294967295"),
+    "fraction of a token": (GOOD | {"output_length": 1.5}, r"output_length = 1.5: expected `int \| null`, got `float`"),
+    "text instead of length": ({"timestamp": 0, "text_input": "hi"}, r"input_length = None: the row has text_input"),
+    "messages": ({"timestamp": 0, "messages": []}, r"input_length = None: the row has messages instead"),
+    "negative id": (GOOD | {"hash_ids": [0, -1]}, r"hash_ids = -1: must be from 0 to 18446744073709551615"),
+    "wide id": (GOOD | {"hash_ids": [2**64]}, r"hash_ids = .*18446744073709551616"),
+    "wide token": (GOOD | {"output_token_ids": [2**32]}, r"output_token_ids = 4294967296: must be from 0 to"),
+    "wide priority": (GOOD | {"priority": 2**31}, r"priority = 2147483648: must be from -2147483648"),
+    "ids are text": (GOOD | {"hash_ids": ["a"]}, r"hash_ids = \['a'\]: expected `int`, got `str`"),
+    "unknown field": (GOOD | {"colour": 1}, r"field = 'colour': is unknown; known are timestamp, created_time, "),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_line_is_told_with_its_number_and_can_be_left_out(tmp_path, case):
+    row, message = BAD[case]
+    path = tmp_path / "bad.jsonl"
+    text = "\n".join([json.dumps(GOOD), "", row if isinstance(row, str) else json.dumps(row), json.dumps(GOOD)])
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(TraceError, match=rf"^{path}, row 3, {message}") as caught:
+        read(Lines(path))
+    assert "\n" not in str(caught.value)
+    log = ReadLog(skip=True)
+    assert [row["x_row"] for row in read(Lines(path), log)] == [1, 4]
+    assert log.rejected.count == 1
+
+
+def test_a_later_turn_needs_a_delay_or_a_time(tmp_path):
+    turn = {"input_length": 5, "session_id": "a"}
+    with pytest.raises(TraceError, match=r"row 2, timestamp = None: is missing, and so is delay"):
+        read(lines_of(tmp_path / "t.jsonl", turn | {"timestamp": 1}, turn))
+    far = 2**63 // 10**6
+    with pytest.raises(TraceError, match=r"row 2, delay = .*: puts the arrival too far off"):
+        read(lines_of(tmp_path / "t.jsonl", turn | {"timestamp": far}, turn | {"delay": far}))
+
+
+@pytest.mark.parametrize(
+    ("head", "is_mooncake"),
+    [
+        (json.dumps(GOOD).encode(), True),
+        (b"\n" + json.dumps({"created_time": 1, "input_tokens": 3}).encode() + b"\nrest", True),
+        (json.dumps(GOOD).encode()[:-4], True),
+        (json.dumps({"timestamp": 0, "text_input": "a"}).encode(), True),
+        (json.dumps(GOOD | {"chat_id": 1, "turn": 1}).encode(), False),
+        (b"TIMESTAMP,ContextTokens\n", False),
+        (b"[1]\n", False),
+        (b"", False),
+    ],
+)
+def test_a_file_is_recognised_by_its_first_line(head, is_mooncake):
+    assert MooncakeFormat().sniff(head, "t") is is_mooncake
