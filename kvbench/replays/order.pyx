@@ -1,0 +1,241 @@
+"""The order loop: requests are served one after another, in trace order.
+
+For each request: score it on the index, choose a worker, look it up there, say why each missing
+block is missing, make it resident, and pass the events on to the index. One row of counts comes
+out for each request; nothing else is kept.
+"""
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+
+from kvbench.cache.events cimport EventLog
+from kvbench.cache.seen cimport NEVER, TRUNCATED, Seen
+from kvbench.cache.tier cimport ACCESS, Tier
+from kvbench.memory cimport no_memory
+from kvbench.routing.index cimport KvbmIndex
+from kvbench.routing.policy cimport RouteQuery, RouterPolicy
+
+# One request's counts. A row is one cache line, written once.
+cdef struct Row:
+    int32_t worker
+    int32_t blocks
+    int32_t cacheable_blocks
+    int32_t hit_blocks
+    int32_t resident_blocks
+    int32_t infinite_hit_blocks
+    int32_t best_blocks
+    int32_t predicted_blocks
+    int32_t stored_blocks
+    int32_t evicted_blocks
+    int32_t miss_first_seen_blocks
+    int32_t miss_evicted_blocks
+    int32_t miss_other_worker_blocks
+    int32_t miss_gap_blocks
+    int32_t miss_truncated_blocks
+    int32_t truncated_blocks
+
+COUNTS = (
+    "worker", "blocks", "cacheable_blocks", "hit_blocks", "resident_blocks", "infinite_hit_blocks",
+    "best_blocks", "predicted_blocks", "stored_blocks", "evicted_blocks", "miss_first_seen_blocks",
+    "miss_evicted_blocks", "miss_other_worker_blocks", "miss_gap_blocks", "miss_truncated_blocks",
+    "truncated_blocks",
+)
+"""Columns of a row, in order. ``hit_blocks`` is the prefix hit, ``resident_blocks`` counts every
+resident block of the request wherever it stands; ``best`` and ``predicted`` are the index's
+figures for the best and the chosen worker (semantics §8.4); ``miss_*`` say why a block that was
+not hit was missing (§10.2); ``truncated_blocks`` were left out because they do not fit."""
+
+cdef enum:
+    BLOCKS_BETWEEN_SIGNALS = 1 << 20  # about 10 ms of work: Ctrl-C is heard at once
+
+
+@cython.final
+cdef class OrderReplay:
+    """One replay. ``tiers`` has one tier a worker; ``router``, ``index`` and ``log`` go with
+    more than one worker; ``seen`` is None to leave first use and eviction untold."""
+
+    cdef list tiers
+    cdef PyObject** tier_of
+    cdef RouterPolicy router
+    cdef KvbmIndex index
+    cdef EventLog log
+    cdef Seen seen
+    cdef bint keep_events
+    cdef readonly int64_t request
+    cdef int32_t* overlap
+    cdef uint8_t* states
+    cdef int64_t room
+
+    def __cinit__(self, list tiers, *, RouterPolicy router=None, KvbmIndex index=None, EventLog log=None,
+                  Seen seen=None, bint keep_events=False):
+        cdef Py_ssize_t i
+        if len(tiers) > 1 and (router is None or index is None or log is None):
+            raise ValueError("several workers need a router, an index and an event log")
+        self.tiers = tiers
+        self.router = router
+        self.index = index
+        self.log = log
+        self.seen = seen
+        self.keep_events = keep_events
+        self.overlap = <int32_t*>calloc(len(tiers), sizeof(int32_t))
+        self.tier_of = <PyObject**>malloc(len(tiers) * sizeof(PyObject*))
+        if self.overlap == NULL or self.tier_of == NULL:
+            raise MemoryError("replay: no memory")
+        for i in range(len(tiers)):
+            self.tier_of[i] = <PyObject*>(<Tier?>tiers[i])
+
+    def __dealloc__(self):
+        free(self.overlap)
+        free(self.tier_of)
+        free(self.states)
+
+    def run(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
+            int32_t[:, ::1] rows):
+        """Serve one batch of requests.
+
+        Request i asks for ``keys[offsets[i]:offsets[i + 1]]``, of which the leading
+        ``cacheable[i]`` may be stored. ``rows`` (requests × len(COUNTS)) is filled.
+        """
+        cdef int64_t n = cacheable.shape[0]
+        cdef int64_t i, end
+        cdef const uint64_t* first = &keys[0] if keys.shape[0] else NULL
+        if offsets.shape[0] != n + 1 or rows.shape[0] != n or rows.shape[1] != len(COUNTS):
+            raise ValueError("offsets, cacheable and rows do not belong together")
+        end = offsets[n]
+        if n and (offsets[0] < 0 or end > keys.shape[0]):
+            raise ValueError("offsets point outside the keys")
+        for i in range(n):
+            if not 0 <= cacheable[i] <= offsets[i + 1] - offsets[i]:
+                raise ValueError(f"request {i} of the batch has {offsets[i + 1] - offsets[i]} blocks, not {cacheable[i]}")
+        if n == 0:
+            return
+        with nogil:
+            self.reserve(first + offsets[0], end - offsets[0])
+            self.serve_all(first, &offsets[0], &cacheable[0], n, <Row*>&rows[0, 0])
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
+        cdef Py_ssize_t i
+        with gil:
+            for i in range(len(self.tiers)):
+                (<Tier>self.tiers[i]).reserve(keys, n)
+        if self.index is not None:
+            self.index.reserve(keys, n)
+        if self.seen is not None:
+            self.seen.reserve(keys, n)
+        return 0
+
+    cdef int serve_all(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,
+                       int64_t n, Row* rows) except -1 nogil:
+        cdef int64_t i, since_signals = 0
+        cdef int64_t end = offsets[n]
+        for i in range(n):
+            rows[i].blocks = <int32_t>(offsets[i + 1] - offsets[i])
+            self.serve(keys + offsets[i], cacheable[i], end - offsets[i], &rows[i])
+            self.request += 1
+            since_signals += 1 + cacheable[i]
+            if since_signals > BLOCKS_BETWEEN_SIGNALS:
+                since_signals = 0
+                with gil:
+                    PyErr_CheckSignals()
+        return 0
+
+    cdef int serve(self, const uint64_t* keys, int32_t n, int64_t readable, Row* row) except -1 nogil:
+        cdef RouteQuery query
+        cdef int32_t worker = 0
+        cdef int64_t first_event = 0
+        cdef PyObject* tier
+        if self.log is not None:
+            first_event = self.log.size
+        row.best_blocks = row.predicted_blocks = -1
+        if self.router is not None:
+            query.blocks = n
+            query.overlap = self.overlap
+            query.best = self.index.score(keys, n, self.overlap)
+            worker = self.router.choose_worker(&query)
+            row.best_blocks = query.best
+            row.predicted_blocks = self.overlap[worker]
+        tier = self.tier_of[worker]
+        row.worker = worker
+        row.cacheable_blocks = n
+        row.infinite_hit_blocks = n if self.seen is not None else -1
+        row.miss_first_seen_blocks = row.miss_evicted_blocks = row.miss_other_worker_blocks = 0
+        row.miss_gap_blocks = row.miss_truncated_blocks = 0
+        (<Tier>tier).request = self.request
+        if n == 1 or (<Tier>tier).order == ACCESS:
+            # For a single block the orders are one and the same; this one is the shorter way.
+            row.hit_blocks = (<Tier>tier).access(keys, n, readable)
+            if row.hit_blocks < n:
+                self.explain(keys, n, (<Tier>tier).slots, row)
+        else:
+            row.hit_blocks = (<Tier>tier).lookup(keys, n, readable)
+            if row.hit_blocks < n:
+                self.explain(keys, n, (<Tier>tier).slots, row)
+            (<Tier>tier).commit(keys, n)
+        row.resident_blocks = (<Tier>tier).resident
+        row.stored_blocks = (<Tier>tier).stored
+        row.evicted_blocks = (<Tier>tier).evicted
+        row.truncated_blocks = (<Tier>tier).truncated
+        if row.truncated_blocks and self.seen is not None:
+            self.note_truncated(keys, n, <Tier>tier)
+        if self.index is not None:
+            self.index.apply(self.log, first_event)
+        if self.log is not None and not self.keep_events:
+            self.log.size = 0
+        return 0
+
+    cdef int explain(self, const uint64_t* keys, int32_t n, const int32_t* slots, Row* row) except -1 nogil:
+        """Say why each block beyond the prefix hit is a miss, and how far an infinite cache would hit."""
+        cdef int32_t i
+        cdef int32_t first_seen = 0, evicted = 0, other_worker = 0, gap = 0, truncated = 0
+        cdef int32_t infinite = row.hit_blocks
+        cdef bint unbroken = True
+        if self.seen is not None:
+            if n > self.room:
+                self.fit_states(n)
+            self.seen.note_missing(keys, slots, row.hit_blocks, n, self.states)
+        for i in range(row.hit_blocks, n):
+            if slots[i] >= 0:
+                gap += 1
+                infinite += unbroken
+            elif self.seen is not None and self.states[i] == NEVER:
+                first_seen += 1
+                unbroken = False
+            else:
+                infinite += unbroken
+                if self.index is not None and self.index.is_held(keys[i]):
+                    other_worker += 1
+                elif self.seen is not None and self.states[i] == TRUNCATED:
+                    truncated += 1
+                else:
+                    evicted += 1
+        if self.seen is not None:
+            row.infinite_hit_blocks = infinite
+        row.miss_first_seen_blocks = first_seen
+        row.miss_evicted_blocks = evicted
+        row.miss_other_worker_blocks = other_worker
+        row.miss_gap_blocks = gap
+        row.miss_truncated_blocks = truncated
+        return 0
+
+    cdef int note_truncated(self, const uint64_t* keys, int32_t n, Tier tier) except -1 nogil:
+        cdef int32_t i
+        for i in range(n):
+            if tier.table.find(keys[i]) < 0:
+                self.seen.set_state(keys[i], TRUNCATED)
+        return 0
+
+    cdef int fit_states(self, int64_t n) except -1 nogil:
+        cdef uint8_t* states = <uint8_t*>realloc(self.states, 2 * n)
+        if states == NULL:
+            no_memory("request", n)
+        self.states = states
+        self.room = 2 * n
+        return 0
+
+    @property
+    def distinct(self):
+        """Distinct keys asked for so far, or None without a seen set."""
+        return None if self.seen is None else self.seen.distinct

@@ -1,0 +1,24 @@
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from kvbench.cache.events cimport EventLog
+from kvbench.cache.table cimport BlockTable
+
+
+cdef class KvbmIndex:
+    cdef readonly int32_t workers
+    cdef int32_t words                # 64-bit words of a holder set
+    cdef BlockTable table
+    cdef uint64_t* keys
+    cdef uint64_t* holders            # entry -> holder set
+    cdef uint64_t* candidates         # scratch of one scoring pass
+    cdef int32_t* free_entries
+    cdef int32_t size, fresh, free_count
+    cdef readonly int32_t held        # keys that at least one worker holds
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
+    cdef int apply(self, EventLog log, int64_t start) except -1 nogil
+    cdef int32_t score(self, const uint64_t* keys, int32_t n, int32_t* overlap) noexcept nogil
+    cdef bint is_held(self, uint64_t key) noexcept nogil
+    cdef int add(self, uint64_t key, int32_t worker) except -1 nogil
+    cdef int drop(self, uint64_t key, int32_t worker) except -1 nogil
+    cdef int grow(self) except -1 nogil

@@ -1,0 +1,179 @@
+"""The KVBM index: which workers hold which keys, learned from events alone (semantics §8.1).
+
+A key has one entry with a bit for each worker. Scoring a request is one walk over its keys: the
+set of candidates starts full and is narrowed by each block's holders; a worker that drops out
+at block i has i blocks of prefix overlap. Memory is bounded by what the workers hold.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+from kvbench.cache.events cimport INSERT, Event, EventLog
+from kvbench.cache.table cimport BlockTable, make_table
+from kvbench.memory cimport no_memory
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define kvb_lowest_bit(x) __builtin_ctzll(x)
+    #else
+    static inline int kvb_lowest_bit(unsigned long long x) { int n = 0; while (!(x & 1)) { x >>= 1; n++; } return n; }
+    #endif
+    """
+    int lowest_bit "kvb_lowest_bit"(uint64_t x) noexcept nogil
+
+cdef enum:
+    FIRST_ENTRIES = 4096
+
+
+@cython.final
+cdef class KvbmIndex:
+    """Index over ``workers`` workers; ``dense`` as for :class:`kvbench.cache.tier.Tier`."""
+
+    def __cinit__(self, int32_t workers, bint dense=False):
+        self.workers = workers
+        self.words = (workers + 63) // 64
+        self.table = make_table(dense)
+        self.candidates = <uint64_t*>calloc(self.words, sizeof(uint64_t))
+        if self.candidates == NULL:
+            raise MemoryError("KVBM index: no memory")
+        self.grow()
+
+    def __dealloc__(self):
+        free(self.keys)
+        free(self.holders)
+        free(self.candidates)
+        free(self.free_entries)
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
+        """Get ready for a batch of keys."""
+        return self.table.reserve(keys, n)
+
+    cdef int apply(self, EventLog log, int64_t start) except -1 nogil:
+        """Take over the events of ``log`` from position ``start`` on."""
+        cdef int64_t i
+        cdef Event* event
+        for i in range(start, log.size):
+            event = &log.events[i]
+            if event.kind == INSERT:
+                self.add(event.key, event.worker)
+            else:
+                self.drop(event.key, event.worker)
+        return 0
+
+    cdef int32_t score(self, const uint64_t* keys, int32_t n, int32_t* overlap) noexcept nogil:
+        """Write each worker's prefix overlap with the request in blocks; returns the largest."""
+        cdef uint64_t* candidates = self.candidates
+        cdef uint64_t* holders
+        cdef uint64_t dropped, remaining
+        cdef int32_t i, w, entry
+        memset(overlap, 0, self.workers * sizeof(int32_t))
+        for w in range(self.words):
+            candidates[w] = ~<uint64_t>0
+        if self.workers % 64:
+            candidates[self.words - 1] = (<uint64_t>1 << (self.workers % 64)) - 1
+        for i in range(n):
+            entry = self.table.find(keys[i])
+            holders = &self.holders[<int64_t>entry * self.words] if entry >= 0 else NULL
+            remaining = 0
+            for w in range(self.words):
+                dropped = candidates[w] if holders == NULL else candidates[w] & ~holders[w]
+                candidates[w] ^= dropped
+                remaining |= candidates[w]
+                while dropped:
+                    overlap[64 * w + lowest_bit(dropped)] = i
+                    dropped &= dropped - 1
+            if remaining == 0:
+                return i
+        for w in range(self.words):
+            remaining = candidates[w]
+            while remaining:
+                overlap[64 * w + lowest_bit(remaining)] = n
+                remaining &= remaining - 1
+        return n
+
+    cdef bint is_held(self, uint64_t key) noexcept nogil:
+        return self.table.find(key) >= 0
+
+    cdef int add(self, uint64_t key, int32_t worker) except -1 nogil:
+        cdef int32_t entry = self.table.find(key)
+        if entry < 0:
+            if self.free_count > 0:
+                self.free_count -= 1
+                entry = self.free_entries[self.free_count]
+            else:
+                if self.fresh == self.size:
+                    self.grow()
+                entry = self.fresh
+                self.fresh += 1
+            self.keys[entry] = key
+            self.table.insert(key, entry)
+            self.held += 1
+        self.holders[<int64_t>entry * self.words + worker // 64] |= <uint64_t>1 << (worker % 64)
+        return 0
+
+    cdef int drop(self, uint64_t key, int32_t worker) except -1 nogil:
+        cdef int32_t entry = self.table.find(key)
+        cdef uint64_t* holders
+        cdef uint64_t left = 0
+        cdef int32_t w
+        if entry < 0:
+            return 0
+        holders = &self.holders[<int64_t>entry * self.words]
+        holders[worker // 64] &= ~(<uint64_t>1 << (worker % 64))
+        for w in range(self.words):
+            left |= holders[w]
+        if left == 0:
+            self.table.remove(key)
+            self.free_entries[self.free_count] = entry
+            self.free_count += 1
+            self.held -= 1
+        return 0
+
+    cdef int grow(self) except -1 nogil:
+        cdef int64_t size = max(<int64_t>FIRST_ENTRIES, 2 * <int64_t>self.size)
+        cdef uint64_t* keys
+        cdef uint64_t* holders
+        cdef int32_t* free_entries
+        if size > 2147483646:
+            no_memory("KVBM index", size)
+        keys = <uint64_t*>realloc(self.keys, size * sizeof(uint64_t))
+        if keys == NULL:
+            no_memory("KVBM index", size)
+        self.keys = keys
+        self.table.set_keys(keys)
+        holders = <uint64_t*>realloc(self.holders, size * self.words * sizeof(uint64_t))
+        if holders == NULL:
+            no_memory("KVBM index", size)
+        memset(holders + <int64_t>self.size * self.words, 0, (size - self.size) * self.words * sizeof(uint64_t))
+        self.holders = holders
+        free_entries = <int32_t*>realloc(self.free_entries, size * sizeof(int32_t))
+        if free_entries == NULL:
+            no_memory("KVBM index", size)
+        self.free_entries = free_entries
+        self.size = <int32_t>size
+        return 0
+
+    # -- from Python ---------------------------------------------------------------------------
+
+    def overlaps(self, const uint64_t[::1] keys):
+        """Prefix overlap of each worker with these keys, in blocks."""
+        cdef int32_t[::1] found
+        import array
+        found = array.array("i", bytes(4 * self.workers))
+        if keys.shape[0]:
+            self.table.reserve(&keys[0], keys.shape[0])
+            self.score(&keys[0], <int32_t>keys.shape[0], &found[0])
+        return list(found)
+
+    def holders_of(self, uint64_t key):
+        """The workers that hold ``key``."""
+        cdef int32_t entry = self.table.find(key)
+        if entry < 0:
+            return []
+        return [
+            worker for worker in range(self.workers)
+            if self.holders[<int64_t>entry * self.words + worker // 64] >> (worker % 64) & 1
+        ]
