@@ -1,0 +1,97 @@
+"""kvbench replays LLM request traces through a model of a KV-cache system.
+
+    >>> import kvbench
+    >>> result = kvbench.replay("traces/chat.arrow", capacity="10%")
+    >>> result.rates["token"]
+    0.6...
+
+Everything public is here; submodules are imported when a name is first used, so that importing
+kvbench costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvbench.api import replay
+    from kvbench.config import RunConfig
+    from kvbench.errors import ConfigError, KvbenchError, OutputError, PluginError, PolicyError, TraceError
+    from kvbench.hookspecs import hookimpl
+    from kvbench.plugins import Registry, load_registry
+    from kvbench.results.result import ReplayResult
+    from kvbench.specs import (
+        CommandSpec,
+        EvictionPolicySpec,
+        Param,
+        RouterPolicySpec,
+        TokenDatabaseSpec,
+        TraceFormatSpec,
+        WorkloadSpec,
+    )
+    from kvbench.tokens.namespace import Namespace
+    from kvbench.trace.reader import Trace, open_trace
+
+_HOME = {
+    "CommandSpec": "kvbench.specs",
+    "ConfigError": "kvbench.errors",
+    "EvictionPolicySpec": "kvbench.specs",
+    "KvbenchError": "kvbench.errors",
+    "Namespace": "kvbench.tokens.namespace",
+    "OutputError": "kvbench.errors",
+    "Param": "kvbench.specs",
+    "PluginError": "kvbench.errors",
+    "PolicyError": "kvbench.errors",
+    "Registry": "kvbench.plugins",
+    "ReplayResult": "kvbench.results.result",
+    "RouterPolicySpec": "kvbench.specs",
+    "RunConfig": "kvbench.config",
+    "TokenDatabaseSpec": "kvbench.specs",
+    "Trace": "kvbench.trace.reader",
+    "TraceError": "kvbench.errors",
+    "TraceFormatSpec": "kvbench.specs",
+    "WorkloadSpec": "kvbench.specs",
+    "hookimpl": "kvbench.hookspecs",
+    "load_registry": "kvbench.plugins",
+    "open_trace": "kvbench.trace.reader",
+    "replay": "kvbench.api",
+}
+
+__all__ = [
+    "CommandSpec",
+    "ConfigError",
+    "EvictionPolicySpec",
+    "KvbenchError",
+    "Namespace",
+    "OutputError",
+    "Param",
+    "PluginError",
+    "PolicyError",
+    "Registry",
+    "ReplayResult",
+    "RouterPolicySpec",
+    "RunConfig",
+    "TokenDatabaseSpec",
+    "Trace",
+    "TraceError",
+    "TraceFormatSpec",
+    "WorkloadSpec",
+    "hookimpl",
+    "load_registry",
+    "open_trace",
+    "replay",
+]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "__version__":
+        return importlib.import_module("kvbench.plugins").own_version()
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'kvbench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

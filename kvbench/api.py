@@ -1,0 +1,52 @@
+"""The library's way in: the same path as ``kvbench replay``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kvbench.config import RunConfig, load_config
+from kvbench.plugins import load_registry
+from kvbench.results.run import run_replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvbench.plugins import Registry
+    from kvbench.results.result import ReplayResult
+    from kvbench.trace.reader import TraceSource
+
+
+def replay(
+    trace: TraceSource | None = None,
+    *,
+    config: RunConfig | None = None,
+    registry: Registry | None = None,
+    keep_requests: bool = False,
+    progress: Callable[[int, int | None], None] | None = None,
+    **settings: Any,
+) -> ReplayResult:
+    """Replay a trace and return what happened.
+
+    ``trace``          a path, ``"-"``, an open stream, a pyarrow Table or a RecordBatchReader.
+    ``settings``       the keys of :class:`kvbench.RunConfig`: ``capacity="10k"``, ``policy="lru"``,
+                       ``workers=4``, … They override ``config``.
+    ``registry``       the parts to choose from; by default the built-in ones and all installed plugins.
+    ``keep_requests``  keep the table with a row a request in ``result.requests``.
+    ``progress``       called after each batch with the rows done and the rows there are (or None).
+
+    Raises a :class:`kvbench.KvbenchError` for a bad setting, trace or plugin.
+
+        >>> import kvbench
+        >>> kvbench.replay("traces/chat.arrow", capacity=100, policy="fifo").summary["blocks"]["evicted"] > 0
+        True
+    """
+    base = config.to_dict() if config is not None else {}
+    return run_replay(
+        load_config(None, {**base, **settings}),
+        registry if registry is not None else load_registry(),
+        source=trace,
+        keep_requests=keep_requests,
+        progress=progress,
+        clock=time.perf_counter,
+    )

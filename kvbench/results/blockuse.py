@@ -1,0 +1,137 @@
+"""How often each block of a trace is used, and whether its ids keep what they promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvbench.results.rates import ratio
+from kvbench.trace.columns import numbers
+from kvbench.trace.rows import Interner
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from kvbench.replays.engine import Served
+    from kvbench.results.totals import Totals
+    from kvbench.trace.schema import TraceFacts
+
+    Int64s = npt.NDArray[np.int64]
+
+UNKNOWN = -2
+NO_PARENT = -1
+
+
+class BlockUse:
+    """Counts the uses of each key, and notes the first row where a key has another parent or
+    another size than before."""
+
+    def __init__(self, facts: TraceFacts, *, dense: bool) -> None:
+        self._facts = facts
+        self._interner = None if dense else Interner()
+        self._uses = np.zeros(0, np.int64)
+        self._firsts = np.zeros(0, np.int64)
+        self._parent = np.zeros(0, np.int64)
+        self._size = np.zeros(0, np.int64)
+        self._two_parents = _Oddity()
+        self._two_sizes = _Oddity()
+
+    def add(self, served: Served, first_row: int) -> None:
+        """Take in one batch, whose first row is number ``first_row`` (from 0) of the trace."""
+        keys, offsets = served.keys.keys, served.keys.offsets
+        if len(keys) == 0:
+            return
+        numbered = keys
+        if self._interner is not None:
+            numbered = np.empty_like(keys)
+            self._interner.intern(keys, numbered)
+        ids = numbered.astype(np.int64)
+        self._grow(int(ids.max()) + 1)
+        starts = offsets[:-1][np.diff(offsets) > 0]
+        self._uses += np.bincount(ids, minlength=len(self._uses))
+        self._firsts += np.bincount(ids[starts], minlength=len(self._firsts))
+        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + first_row
+        self._check_parents(ids, starts, rows)
+        self._check_sizes(ids, offsets, numbers(served.batch.column("input_tokens")).astype(np.int64), rows)
+
+    def summary(self, totals: Totals) -> dict[str, Any]:
+        """Uses of blocks, one-use share, and sharing by first block."""
+        asked = totals.counts["blocks"]
+        distinct = int((self._uses > 0).sum())
+        once = int((self._uses == 1).sum())
+        starts = self._firsts[self._firsts > 0]
+        return {
+            "asked": asked,
+            "distinct": distinct,
+            "infinite_hit": totals.counts["infinite_hit_blocks"],
+            "used_once": once,
+            "used_once_share": ratio(once, distinct),
+            "mean_uses": ratio(asked, distinct),
+            "most_uses": int(self._uses.max()) if distinct else 0,
+            "first_blocks": {
+                "distinct": len(starts),
+                "most_rows": int(starts.max()) if len(starts) else 0,
+                "most_rows_share": ratio(int(starts.max()) if len(starts) else 0, int(starts.sum())),
+            },
+        }
+
+    def remarks(self) -> list[str]:
+        """Sentences on ids that do not keep what they promise."""
+        return [
+            *self._two_parents.remark(
+                "ids stand behind different ids in different rows", "they stand for content, not for a prefix"
+            ),
+            *self._two_sizes.remark(
+                "ids are a full block in one row and a partial one in another, or partial ones of two sizes",
+                "hits on them are cut to the request's own tokens",
+            ),
+        ]
+
+    def _grow(self, wanted: int) -> None:
+        have = len(self._uses)
+        if wanted <= have:
+            return
+        room = max(wanted, have + have // 2) - have
+        self._uses = np.concatenate([self._uses, np.zeros(room, np.int64)])
+        self._firsts = np.concatenate([self._firsts, np.zeros(room, np.int64)])
+        self._parent = np.concatenate([self._parent, np.full(room, UNKNOWN, np.int64)])
+        self._size = np.concatenate([self._size, np.zeros(room, np.int64)])
+
+    def _check_parents(self, ids: Int64s, starts: Int64s, rows: Int64s) -> None:
+        parents = np.empty_like(ids)
+        parents[1:] = ids[:-1]
+        parents[starts] = NO_PARENT
+        new = self._parent[ids] == UNKNOWN
+        self._parent[ids[new]] = parents[new]
+        self._two_parents.note(ids, rows, self._parent[ids] != parents)
+
+    def _check_sizes(self, ids: Int64s, offsets: Int64s, input_tokens: Int64s, rows: Int64s) -> None:
+        block = self._facts.block_tokens
+        if block is None or self._facts.tail_rule != "ceil":
+            return
+        sizes = np.full(len(ids), block, np.int64)
+        partial = (input_tokens % block > 0) & (np.diff(offsets) > 0)
+        sizes[offsets[1:][partial] - 1] = input_tokens[partial] % block
+        new = self._size[ids] == 0
+        self._size[ids[new]] = sizes[new]
+        self._two_sizes.note(ids, rows, self._size[ids] != sizes)
+
+
+class _Oddity:
+    """How many different ids are odd in one way, and the first row (from 0) where one is."""
+
+    def __init__(self) -> None:
+        self._ids: set[int] = set()
+        self._row: int | None = None
+
+    def note(self, ids: Int64s, rows: Int64s, odd: npt.NDArray[np.bool_]) -> None:
+        if odd.any():
+            self._ids.update(np.unique(ids[odd]).tolist())
+            if self._row is None:
+                self._row = int(rows[odd][0])
+
+    def remark(self, what: str, so: str) -> list[str]:
+        if self._row is None:
+            return []
+        return [f"{len(self._ids):,} {what}, row {self._row + 1} first: {so}"]

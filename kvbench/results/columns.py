@@ -1,0 +1,60 @@
+"""One served batch as columns: the trace's figures beside the core's counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvbench.replays.order import COUNTS
+from kvbench.trace.columns import numbers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kvbench.replays.engine import Served
+
+    Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestColumns:
+    """``counts`` has the core's columns by name (int32, views of the engine's rows: good until
+    the next batch is served). All other columns are int64."""
+
+    batch: pa.RecordBatch
+    block_tokens: int | None
+    counts: dict[str, npt.NDArray[np.int32]]
+    input_tokens: Int64s
+    output_tokens: Int64s
+    blocks: Int64s
+    full_blocks: Int64s
+    hit_blocks: Int64s
+    infinite_hit_blocks: Int64s
+
+    @classmethod
+    def of(cls, served: Served, block_tokens: int | None) -> RequestColumns:
+        """The columns of ``served``."""
+        batch = served.batch
+        counts = {name: served.rows[:, i] for i, name in enumerate(COUNTS)}
+        input_tokens = numbers(batch.column("input_tokens")).astype(np.int64)
+        has_output = "output_tokens" in batch.schema.names
+        full = input_tokens // block_tokens if block_tokens else np.zeros_like(input_tokens)
+        blocks = counts["blocks"].astype(np.int64)
+        return cls(
+            batch,
+            block_tokens,
+            counts,
+            input_tokens,
+            numbers(batch.column("output_tokens")).astype(np.int64) if has_output else np.zeros_like(input_tokens),
+            blocks,
+            np.minimum(full, blocks),
+            counts["hit_blocks"].astype(np.int64),
+            np.maximum(counts["infinite_hit_blocks"], 0).astype(np.int64),
+        )
+
+    def tokens_of(self, blocks: Int64s) -> Int64s:
+        """Tokens in the leading ``blocks`` of each request; a partial last block counts its own."""
+        return np.minimum(blocks * (self.block_tokens or 0), self.input_tokens)

@@ -1,0 +1,51 @@
+"""The ``events`` table: one row a change of residency (semantics §7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from kvbench.cache.events import EVENT_FIELDS, EVENT_KINDS, EVENT_REASONS
+
+if TYPE_CHECKING:
+    from kvbench.cache import EventLog
+    from kvbench.trace.columns import Int64s
+
+EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("request", pa.int64(), nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("worker", pa.int32(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("kind", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("reason", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("tier", pa.string(), nullable=False),
+        pa.field("key", pa.uint64(), nullable=False),
+        pa.field("parent", pa.uint64()),
+    ]
+)
+"""``sequence`` counts a worker's events from 0. ``parent`` is the key of the block before, null
+for a first block and for DELETE. Folding the rows from the start (INSERT adds a key to its
+worker, DELETE takes it away) gives what is resident at every point."""
+
+
+def events_batch(log: EventLog, first: int, arrival_ns: Int64s, tier: str) -> pa.RecordBatch:
+    """The events in ``log``, caused by requests whose first is number ``first`` of the replay
+    and whose arrivals are ``arrival_ns``."""
+    events = np.frombuffer(log.tobytes(), dtype=np.dtype(list(EVENT_FIELDS)))
+    return pa.record_batch(
+        [
+            pa.array(events["request"]),
+            pa.array(arrival_ns[events["request"] - first]),
+            pa.array(events["worker"]),
+            pa.array(events["sequence"]),
+            pa.DictionaryArray.from_arrays(pa.array(events["kind"].astype(np.int8)), list(EVENT_KINDS)),
+            pa.DictionaryArray.from_arrays(pa.array(events["reason"].astype(np.int8)), list(EVENT_REASONS)),
+            pa.repeat(tier, len(events)),
+            pa.array(events["key"]),
+            pa.array(events["parent"], mask=events["has_parent"] == 0),
+        ],
+        schema=EVENTS_SCHEMA,
+    )

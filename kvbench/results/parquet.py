@@ -1,0 +1,71 @@
+"""Parquet files that appear whole or not at all, with equal bytes for equal rows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kvbench.atomic import atomic_path
+from kvbench.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+METADATA_KEY = "kvbench"
+"""Key of a result file's metadata; its value is the manifest as JSON."""
+
+ROW_GROUP_ROWS = 65_536
+
+
+class TableWriter:
+    """Streams record batches into row groups of fixed size, whatever sizes the batches have."""
+
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
+        self._writer = writer
+        self._schema = schema
+        self._pending: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        self._pending.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= ROW_GROUP_ROWS:
+            table = pa.Table.from_batches(self._pending, self._schema)
+            whole = self._rows - self._rows % ROW_GROUP_ROWS
+            self._writer.write_table(table.slice(0, whole), row_group_size=ROW_GROUP_ROWS)
+            self._pending = table.slice(whole).to_batches()
+            self._rows -= whole
+
+    def finish(self, manifest: dict[str, Any]) -> None:
+        """Write what is left and the manifest."""
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=ROW_GROUP_ROWS)
+        text = msgspec.json.encode(manifest, order="sorted").decode()
+        self._writer.add_key_value_metadata({METADATA_KEY: text})
+
+
+@contextmanager
+def write_parquet(path: str | Path, schema: pa.Schema, *, force: bool) -> Iterator[TableWriter]:
+    """A writer whose file takes the name ``path`` when the block ends well."""
+    with atomic_path(path, force) as temporary:
+        try:
+            with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+                yield TableWriter(writer, schema)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The manifest of a result file. Raises OutputError when it has none."""
+    metadata = pq.read_metadata(path).metadata or {}
+    if METADATA_KEY.encode() not in metadata:
+        raise OutputError(f"{path} is not a result of kvbench: its metadata has no key {METADATA_KEY!r}")
+    manifest: dict[str, Any] = msgspec.json.decode(metadata[METADATA_KEY.encode()])
+    return manifest

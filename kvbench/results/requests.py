@@ -1,0 +1,109 @@
+"""The ``requests`` table: one row a request (semantics §12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvbench.results.columns import RequestColumns
+
+CARRIED = ("request_id", "session_id", "turn", "arrival_ns", "input_tokens", "output_tokens")
+"""Columns that are carried over from the trace, where it has them."""
+
+MISS_REASONS = {
+    "miss_first_seen_blocks": "nobody asked for it before (compulsory)",
+    "miss_evicted_blocks": "it was stored once and has been evicted since",
+    "miss_other_worker_blocks": "another worker holds it",
+    "miss_gap_blocks": "it is resident, but an earlier block of the request is not",
+    "miss_truncated_blocks": "its last request left no room for it",
+    "miss_partial_blocks": "it is shorter than a block, and tails are dropped",
+}
+"""Why a block that was not hit was missing; hits and misses add up to the blocks asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestColumn:
+    """One computed column: ``values`` gives it; ``needs`` says what must be known for it
+    (``ids``, ``seen``, ``workers``), else it is null."""
+
+    name: str
+    values: Callable[[RequestColumns], Any]
+    help: str
+    needs: str = "ids"
+
+
+def _count(name: str) -> Callable[[RequestColumns], Any]:
+    return lambda columns: columns.counts[name]
+
+
+COMPUTED: tuple[RequestColumn, ...] = (
+    RequestColumn("worker", _count("worker"), "who served it", needs=""),
+    RequestColumn("blocks", _count("blocks"), "blocks asked for: its ids, a partial last one included"),
+    RequestColumn("full_blocks", lambda c: c.full_blocks.astype(np.int32), "full blocks among them"),
+    RequestColumn("hit_blocks", _count("hit_blocks"), "leading blocks that were resident"),
+    RequestColumn("hit_tokens", lambda c: c.tokens_of(c.hit_blocks), "tokens in them"),
+    RequestColumn("resident_blocks", _count("resident_blocks"), "blocks that were resident, wherever they stand"),
+    RequestColumn(
+        "infinite_hit_blocks", _count("infinite_hit_blocks"), "leading blocks ever asked for before", needs="seen"
+    ),
+    RequestColumn("best_blocks", _count("best_blocks"), "longest prefix that any worker held", needs="workers"),
+    RequestColumn(
+        "predicted_blocks", _count("predicted_blocks"), "prefix the index saw at the chosen worker", needs="workers"
+    ),
+    RequestColumn("stored_blocks", _count("stored_blocks"), "blocks stored"),
+    RequestColumn("evicted_blocks", _count("evicted_blocks"), "blocks evicted to make room"),
+    RequestColumn("truncated_blocks", _count("truncated_blocks"), "blocks left out because they do not fit"),
+    *(
+        RequestColumn(name, _count(name), text, needs="ids" if name == "miss_gap_blocks" else "seen")
+        for name, text in MISS_REASONS.items()
+        if name not in ("miss_partial_blocks", "miss_other_worker_blocks")
+    ),
+    RequestColumn(
+        "miss_other_worker_blocks",
+        _count("miss_other_worker_blocks"),
+        MISS_REASONS["miss_other_worker_blocks"],
+    ),
+    RequestColumn(
+        "miss_partial_blocks",
+        lambda c: (c.blocks - c.counts["cacheable_blocks"]).astype(np.int32),
+        MISS_REASONS["miss_partial_blocks"],
+    ),
+)
+
+
+class RequestTable:
+    """Makes the record batches of the ``requests`` table.
+
+    ``known``  what is known of this run: any of ``ids``, ``seen``, ``workers``.
+    """
+
+    def __init__(self, trace_schema: pa.Schema, known: set[str]) -> None:
+        self.known = known | {""}
+        self.carried = [trace_schema.field(name) for name in CARRIED if name in trace_schema.names]
+        kinds = {"hit_tokens": pa.int64()}
+        self.schema = pa.schema(
+            [
+                pa.field("request", pa.int64(), nullable=False),
+                *self.carried,
+                *(pa.field(column.name, kinds.get(column.name, pa.int32())) for column in COMPUTED),
+            ]
+        )
+
+    def batch(self, columns: RequestColumns, first: int) -> pa.RecordBatch:
+        """The rows of one served batch, whose first request is number ``first`` of the replay."""
+        rows = columns.batch.num_rows
+        arrays = [pa.array(np.arange(first, first + rows, dtype=np.int64))]
+        arrays += [columns.batch.column(field.name) for field in self.carried]
+        for column in COMPUTED:
+            kind = self.schema.field(column.name).type
+            if column.needs in self.known:
+                arrays.append(pa.array(np.ascontiguousarray(column.values(columns)), kind))
+            else:
+                arrays.append(pa.nulls(rows, kind))
+        return pa.record_batch(arrays, schema=self.schema)

@@ -1,0 +1,153 @@
+"""What a replay found: the object that the library returns, the CLI prints and the files carry."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kvbench.plugins import own_version
+from kvbench.results.rates import ratio
+from kvbench.results.requests import MISS_REASONS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kvbench.plugins import Registry
+    from kvbench.replays.engine import Engine
+    from kvbench.replays.plan import Plan
+    from kvbench.results.totals import Totals
+    from kvbench.trace.reader import Trace
+
+RESULT_VERSION = 1
+
+
+@dataclass(slots=True)
+class ReplayResult:
+    """The outcome of one replay.
+
+    ``manifest``  schema version, kvbench and plugin versions, effective configuration, trace
+                  facts and digest, seed. Equal for equal runs.
+    ``summary``   the figures. Equal for equal runs.
+    ``requests``  the ``requests`` table, where it was asked for.
+    ``wall_clock``  how long it took; differs from run to run and is in no file.
+    """
+
+    manifest: dict[str, Any]
+    summary: dict[str, Any]
+    requests: pa.Table | None = None
+    wall_clock: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rates(self) -> dict[str, float | None]:
+        """Every named rate of this run (see :data:`kvbench.results.rates.RATES`)."""
+        rates: dict[str, float | None] = self.summary["rates"]
+        return rates
+
+    def to_dict(self) -> dict[str, Any]:
+        """Manifest, summary and wall clock as plain values."""
+        return {**self.manifest, "summary": self.summary, "wall_clock": self.wall_clock}
+
+
+def make_result(plan: Plan, trace: Trace, engine: Engine, totals: Totals, registry: Registry) -> ReplayResult:
+    """The result of a finished replay."""
+    return ReplayResult(_manifest(plan, trace, engine, registry), _summary(plan, trace, engine, totals))
+
+
+def wall_clock(result: ReplayResult, replay_s: float) -> dict[str, float]:
+    """Speed of a replay that took ``replay_s`` seconds, reading and writing included."""
+    asked = (result.summary["blocks"] or {"asked": 0})["asked"]
+    seconds = max(replay_s, 1e-9)
+    return {
+        "replay_s": replay_s,
+        "requests_per_s": result.summary["requests"]["done"] / seconds,
+        "blocks_per_s": asked / seconds,
+    }
+
+
+def _manifest(plan: Plan, trace: Trace, engine: Engine, registry: Registry) -> dict[str, Any]:
+    distributions = {registry.distribution(part.spec) for part in plan.parts}
+    return {
+        "version": RESULT_VERSION,
+        "kvbench": own_version(),
+        "plugins": {dist.name: dist.version for dist in sorted(distributions, key=str) if dist.name != "kvbench"},
+        "config": plan.to_dict(engine.capacity_blocks),
+        "trace": {**dataclasses.asdict(trace.facts), "digest": trace.digest, "ids": trace.ids},
+    }
+
+
+def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[str, Any]:
+    has_ids = trace.ids is not None
+    has_seen = has_ids and plan.config.seen == "exact"
+    counts = totals.counts
+    summary: dict[str, Any] = {
+        "requests": {
+            "arrived": totals.requests + trace.rejected.count,
+            "done": totals.requests,
+            "rejected": trace.rejected.count,
+            "rejected_examples": list(trace.rejected.examples),
+        },
+        "tokens": {"input": totals.input_tokens, "output": totals.output_tokens},
+        "rates": totals.rates(totals.hits, known=has_ids),
+        "infinite_rates": totals.rates(totals.infinite, known=has_seen),
+        "blocks": _blocks(totals, engine) if has_ids else None,
+        "misses": _misses(totals, has_ids=has_ids, has_seen=has_seen),
+        "workers": _workers(totals, engine),
+        "capacity_blocks": engine.capacity_blocks,
+    }
+    if plan.block_bytes is not None and has_ids:
+        summary["bytes"] = {
+            "block": plan.block_bytes,
+            "capacity": None if engine.capacity_blocks is None else engine.capacity_blocks * plan.block_bytes,
+            "hit": counts["hit_blocks"] * plan.block_bytes,
+            "stored": counts["stored_blocks"] * plan.block_bytes,
+            "evicted": counts["evicted_blocks"] * plan.block_bytes,
+        }
+    return summary
+
+
+def _blocks(totals: Totals, engine: Engine) -> dict[str, int | None]:
+    counts = totals.counts
+    return {
+        "asked": counts["blocks"],
+        "full": totals.full_blocks,
+        "hit": counts["hit_blocks"],
+        "infinite_hit": counts["infinite_hit_blocks"] if engine.distinct_blocks is not None else None,
+        "distinct": engine.distinct_blocks,
+        "stored": counts["stored_blocks"],
+        "evicted": counts["evicted_blocks"],
+        "truncated": counts["truncated_blocks"],
+        "duplicate": counts["miss_gap_blocks"],
+        "resident_at_end": sum(engine.resident_blocks),
+    }
+
+
+def _misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int | None]:
+    misses: dict[str, int | None] = {}
+    for column in MISS_REASONS:
+        reason = column.removeprefix("miss_").removesuffix("_blocks")
+        if reason == "partial":
+            misses[reason] = totals.partial_blocks if has_ids else None
+        elif reason in ("gap", "other_worker"):
+            misses[reason] = totals.counts[column] if has_ids else None
+        else:
+            misses[reason] = totals.counts[column] if has_seen else None
+    return misses
+
+
+def _workers(totals: Totals, engine: Engine) -> dict[str, Any]:
+    requests = totals.worker_requests.tolist()
+    tokens = totals.worker_input_tokens.tolist()
+    hits = totals.worker_hit_tokens.tolist()
+    several = totals.workers > 1
+    return {
+        "count": totals.workers,
+        "max_over_mean_requests": ratio(max(requests) * totals.workers, sum(requests)),
+        "max_over_mean_input_tokens": ratio(max(tokens) * totals.workers, sum(tokens)),
+        "best_blocks": totals.counts["best_blocks"] if several else None,
+        "predicted_blocks": totals.counts["predicted_blocks"] if several else None,
+        "each": [
+            {"worker": i, "requests": r, "input_tokens": t, "hit_tokens": h, "resident_blocks": held}
+            for i, (r, t, h, held) in enumerate(zip(requests, tokens, hits, engine.resident_blocks, strict=True))
+        ],
+    }

@@ -1,0 +1,149 @@
+"""A replay from configuration to result: the one path behind ``kvbench replay`` and
+:func:`kvbench.replay`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from kvbench.errors import ConfigError
+from kvbench.replays.engine import Engine
+from kvbench.replays.plan import make_plan
+from kvbench.results.columns import RequestColumns
+from kvbench.results.events import EVENTS_SCHEMA, events_batch
+from kvbench.results.parquet import TableWriter, write_parquet
+from kvbench.results.requests import RequestTable
+from kvbench.results.result import ReplayResult, make_result, wall_clock
+from kvbench.results.totals import Totals
+from kvbench.trace.columns import numbers
+from kvbench.trace.reader import Trace, open_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvbench.config import RunConfig
+    from kvbench.plugins import Registry
+    from kvbench.replays.engine import Served
+    from kvbench.replays.plan import Plan
+    from kvbench.trace.reader import TraceSource
+
+    Progress = Callable[[int, int | None], None]
+    Clock = Callable[[], float]
+
+
+class Sink(Protocol):
+    """Takes the record batches of a table."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+
+class Collector:
+    """A sink that keeps the rows in memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches, self.schema)
+
+
+def open_configured(config: RunConfig, source: TraceSource | None = None) -> Trace:
+    """The trace of ``config``, or ``source`` read with its settings."""
+    if source is None:
+        if config.trace is None:
+            raise ConfigError("no trace: name one on the command line, or as 'trace' in the run file")
+        source = config.trace
+    return open_trace(source, block_tokens=config.block_tokens, tail_rule=config.tail_rule, on_error=config.on_error)
+
+
+def run_replay(
+    config: RunConfig,
+    registry: Registry,
+    *,
+    source: TraceSource | None = None,
+    keep_requests: bool = False,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> ReplayResult:
+    """Replay a trace and write what the configuration asks for.
+
+    ``source``         instead of the configured trace: anything that ``open_trace`` takes.
+    ``keep_requests``  keep the ``requests`` table in the result.
+    ``progress``       called after each batch with the rows done and the rows there are (or None).
+    ``clock``          seconds of a clock, to fill ``wall_clock`` of the result.
+
+    Files appear only when the whole replay is done.
+    """
+    trace = open_configured(config, source)
+    plan = make_plan(config, registry, trace)
+    recorder = Recorder(plan, trace, keep_requests=keep_requests)
+    with ExitStack() as stack:
+        recorder.open(stack)
+        engine = Engine(plan, trace, keep_events=config.events is not None)
+        done = 0
+        started = clock() if clock is not None else 0.0
+        for served in engine.run():
+            recorder.add(engine, served, done)
+            done += served.batch.num_rows
+            if progress is not None:
+                progress(done, trace.rows)
+        result = make_result(plan, trace, engine, recorder.totals, registry)
+        if clock is not None:
+            result.wall_clock = wall_clock(result, clock() - started)
+        recorder.finish(result)
+    return result
+
+
+class Recorder:
+    """Adds up the totals of a replay and streams out its tables."""
+
+    def __init__(self, plan: Plan, trace: Trace, *, keep_requests: bool) -> None:
+        config = plan.config
+        self.totals = Totals(config.workers)
+        self._plan = plan
+        self._block_tokens = trace.facts.block_tokens
+        known = {"ids"} if trace.ids is not None else set()
+        if known and config.seen == "exact":
+            known.add("seen")
+        if known and config.workers > 1:
+            known.add("workers")
+        self._table = RequestTable(trace.schema, known)
+        self._kept = Collector(self._table.schema) if keep_requests else None
+        self._requests: TableWriter | None = None
+        self._events: TableWriter | None = None
+
+    def open(self, stack: ExitStack) -> None:
+        """Open the files that were asked for."""
+        config = self._plan.config
+        if config.output is not None:
+            self._requests = stack.enter_context(write_parquet(config.output, self._table.schema, force=config.force))
+        if config.events is not None:
+            self._events = stack.enter_context(write_parquet(config.events, EVENTS_SCHEMA, force=config.force))
+
+    def add(self, engine: Engine, served: Served, first: int) -> None:
+        """Take in one served batch, whose first request is number ``first``."""
+        columns = RequestColumns.of(served, self._block_tokens)
+        self.totals.add(columns)
+        sinks: list[Sink] = [sink for sink in (self._requests, self._kept) if sink is not None]
+        if sinks:
+            batch = self._table.batch(columns, first)
+            for sink in sinks:
+                sink.write(batch)
+        if self._events is not None and engine.log is not None:
+            arrival_ns = numbers(served.batch.column("arrival_ns"))
+            self._events.write(events_batch(engine.log, first, arrival_ns, engine.tiers[0].name))
+            engine.log.clear()
+
+    def finish(self, result: ReplayResult) -> None:
+        """Write the manifests and hand over the rows that were kept."""
+        for writer in (self._requests, self._events):
+            if writer is not None:
+                writer.finish(result.manifest)
+        if self._kept is not None:
+            result.requests = self._kept.table()

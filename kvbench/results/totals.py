@@ -1,0 +1,105 @@
+"""Sums over a replay's rows, added up batch by batch: everything a summary is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvbench.replays.order import COUNTS
+from kvbench.results.rates import ratio
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from kvbench.results.columns import RequestColumns
+
+    Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class HitSums:
+    """What the rates of one kind of hit (delivered, or the infinite bound) are made of."""
+
+    blocks: int = 0
+    full_blocks: int = 0
+    tokens: int = 0
+    ratio_sum: float = 0.0
+    token_ratio_sum: float = 0.0
+    requests: int = 0
+
+    def add(self, hit: Int64s, columns: RequestColumns) -> None:
+        """Add the hits (in blocks) of a batch."""
+        tokens = columns.tokens_of(hit)
+        asked = columns.blocks > 0
+        self.blocks += int(hit.sum())
+        self.full_blocks += int(np.minimum(hit, columns.full_blocks).sum())
+        self.tokens += int(tokens.sum())
+        self.ratio_sum += float((hit[asked] / columns.blocks[asked]).sum())
+        self.token_ratio_sum += float((tokens / columns.input_tokens).sum())
+        self.requests += int((hit > 0).sum())
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over all rows so far.
+
+    ``counts``  sum of each of the core's counts that adds up, by name.
+    ``worker_requests``, ``worker_input_tokens``, ``worker_hit_tokens``  int64, one a worker.
+    """
+
+    workers: int
+    requests: int = 0
+    requests_with_blocks: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    full_blocks: int = 0
+    partial_blocks: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS[1:], 0))
+    hits: HitSums = field(default_factory=HitSums)
+    infinite: HitSums = field(default_factory=HitSums)
+    worker_requests: Int64s = field(init=False)
+    worker_input_tokens: Int64s = field(init=False)
+    worker_hit_tokens: Int64s = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.worker_requests = np.zeros(self.workers, np.int64)
+        self.worker_input_tokens = np.zeros(self.workers, np.int64)
+        self.worker_hit_tokens = np.zeros(self.workers, np.int64)
+
+    def add(self, columns: RequestColumns) -> None:
+        """Add a batch."""
+        counts = columns.counts
+        self.requests += len(columns.input_tokens)
+        self.requests_with_blocks += int((columns.blocks > 0).sum())
+        self.input_tokens += int(columns.input_tokens.sum())
+        self.output_tokens += int(columns.output_tokens.sum())
+        self.full_blocks += int(columns.full_blocks.sum())
+        self.partial_blocks += int((columns.blocks - counts["cacheable_blocks"]).sum())
+        for name in self.counts:
+            self.counts[name] += int(counts[name].sum(dtype=np.int64))
+        self.hits.add(columns.hit_blocks, columns)
+        self.infinite.add(columns.infinite_hit_blocks, columns)
+        worker = counts["worker"]
+        for into, values in (
+            (self.worker_requests, None),
+            (self.worker_input_tokens, columns.input_tokens),
+            (self.worker_hit_tokens, columns.tokens_of(columns.hit_blocks)),
+        ):
+            # Weights are summed as float64, which is exact for whole numbers below 2^53.
+            into += np.bincount(worker, weights=values, minlength=self.workers).astype(np.int64)
+
+    def rates(self, hits: HitSums, *, known: bool) -> dict[str, float | None]:
+        """All named rates of ``hits``; all None unless ``known``."""
+        blocks = self.counts["blocks"]
+        values = {
+            "token": ratio(hits.tokens, self.input_tokens if blocks else 0),
+            "block": ratio(hits.blocks, blocks),
+            "full_block": ratio(hits.full_blocks, self.full_blocks if blocks else 0),
+            "request_mean": ratio(hits.ratio_sum, self.requests_with_blocks),
+            "request_mean_token": ratio(hits.token_ratio_sum, self.requests if blocks else 0),
+            "request_any": ratio(hits.requests, self.requests if blocks else 0),
+            "block_any": ratio(self.counts["resident_blocks"] if hits is self.hits else hits.blocks, blocks),
+        }
+        return values if known else dict.fromkeys(values)
