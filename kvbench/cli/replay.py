@@ -1,0 +1,123 @@
+"""``kvbench replay``: the main job."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvbench.cli.parts import PartType
+from kvbench.cli.progress import row_progress
+from kvbench.cli.root import registry_of
+from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+
+if TYPE_CHECKING:
+    from kvbench.config import RunConfig
+    from kvbench.plugins import Registry
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kvbench replay traces/chat.arrow --capacity 10%
+  kvbench replay trace.arrow --capacity 64GiB --block-bytes 2MiB --workers 8 -o requests.parquet
+  kvbench replay --config run.toml --policy fifo --json
+  cat trace.arrows | kvbench replay - --capacity 10k
+
+kvbench plugins lists the policies, routers and token databases with their parameters."""
+)
+@click.argument("trace", required=False)
+@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE", help="TOML run file.")
+@click.option(
+    "--capacity",
+    metavar="SIZE",
+    help="Of each worker: blocks (10k), bytes (64GiB, needs --block-bytes), a share of the trace's distinct blocks "
+    "(10%), or infinite.  [default: infinite]",
+)
+@click.option("--policy", type=PartType(EvictionPolicySpec), help="Eviction policy.  [default: lru]")
+@click.option("--workers", type=int, metavar="N", help="Engine replicas, each with its own cache.  [default: 1]")
+@click.option("--router", type=PartType(RouterPolicySpec), help="Who serves a request.  [default: max-prefix]")
+@click.option(
+    "--tokens", type=PartType(TokenDatabaseSpec), help="How prompts become keys.  [default: by the trace's columns]"
+)
+@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
+@click.option("--block-bytes", metavar="SIZE", help="Bytes of a full block, for capacities and figures in bytes.")
+@click.option(
+    "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
+)
+@click.option(
+    "--tails",
+    type=click.Choice(["drop", "keep"]),
+    help="Cache full blocks only, or partial last ones, too.  [default: drop]",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["tail-first", "head-first", "access"]),
+    help="How a request's blocks are swept; access is block by block, as a plain cache simulator.  "
+    "[default: tail-first]",
+)
+@click.option(
+    "--seen",
+    type=click.Choice(["exact", "off"]),
+    help="The set of keys ever seen: it tells first uses from evictions and gives the infinite bound; off keeps "
+    "memory flat.  [default: exact]",
+)
+@click.option("--seed", type=int, metavar="N", help="Of every random choice.  [default: 0]")
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    help="A bad row ends the run, or is left out and counted.  [default: fail]",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write a row a request to this Parquet file.")
+@click.option("--events", metavar="FILE", help="Write every INSERT and DELETE to this Parquet file.")
+@click.option("--force", is_flag=True, default=None, help="Overwrite files that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.option("--print-config", is_flag=True, help="Show the effective configuration as TOML, and stop.")
+@click.pass_context
+def replay(ctx: click.Context, /, config_file: Path | None, as_json: bool, print_config: bool, **settings: Any) -> None:
+    """Replay TRACE and say what hit, what missed and why.
+
+    TRACE is an Arrow IPC file, an Arrow stream (- for standard input) or a Parquet file in
+    kvbench's schema; kvbench trace import makes one from a foreign file.
+    """
+    from kvbench.config import load_config
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    config = load_config(config_file, given)
+    registry = registry_of(ctx)
+    if print_config:
+        click.echo(effective_config(config, registry), nl=False)
+        return
+    _run(config, registry, as_json=as_json)
+
+
+def effective_config(config: RunConfig, registry: Registry) -> str:
+    """The configuration as TOML, parts and defaults filled in; it can be run again with ``--config``."""
+    import tomli_w
+
+    from kvbench.config import NOT_PART_OF_RESULT
+    from kvbench.replays.plan import make_plan
+    from kvbench.results.run import open_configured
+
+    plan = make_plan(config, registry, open_configured(config))
+    files = {name: value for name, value in config.to_dict().items() if name in NOT_PART_OF_RESULT and value}
+    return tomli_w.dumps({**files, **plan.to_dict(plan.capacity_blocks)})
+
+
+def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
+    from kvbench.results.run import run_replay
+
+    started = time.perf_counter()
+    with row_progress("replay") as progress:
+        result = run_replay(config, registry, progress=progress, clock=time.perf_counter)
+    result.wall_clock["total_s"] = time.perf_counter() - started
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(result.to_dict()), indent=2).decode())
+        return
+    from kvbench.cli.tables import print_replay
+
+    print_replay(result, config)

@@ -1,0 +1,184 @@
+"""The tables that people read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kvbench.results.rates import RATES
+from kvbench.results.requests import MISS_REASONS
+from kvbench.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from kvbench.config import RunConfig
+    from kvbench.results.result import ReplayResult
+
+MAX_WORKER_ROWS = 16
+PIPE_WIDTH = 160
+
+
+class Printer:
+    """Prints text and tables to standard output: styled on a terminal, plain and unpadded elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=True)
+        if not self._console.is_terminal:
+            self._console = Console(highlight=False, soft_wrap=True, width=PIPE_WIDTH)
+
+    def print(self, what: str | Table = "", style: str | None = None) -> None:
+        """Print ``what``; rich's padding at the ends of lines is left out."""
+        with self._console.capture() as captured:
+            self._console.print(what, style=style)
+        for line in captured.get().splitlines():
+            click.echo(line.rstrip())
+
+
+def simple_table(*headers: str, title: str | None = None) -> Table:
+    """A table without frames; the first column reads from the left, numbers from the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), title=title, title_justify="left", title_style="bold")
+    for at, header in enumerate(headers):
+        table.add_column(header, justify="left" if at == 0 else "right", header_style="bold", no_wrap=True)
+    return table
+
+
+def percent(rate: float | None) -> str:
+    """A rate as people read it; a dash where nothing is known."""
+    return "–" if rate is None else f"{100 * rate:.2f} %"
+
+
+def number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def print_replay(result: ReplayResult, config: RunConfig) -> None:
+    """Print the summary of a replay."""
+    out = Printer()
+    summary = result.summary
+    out.print(_headline(result, config))
+    out.print()
+    out.print(_rates(summary))
+    out.print()
+    if summary["blocks"] is None:
+        out.print("The trace has neither block_ids nor token_ids, so nothing can hit: figures of hits are unknown.")
+    else:
+        out.print(_blocks(summary))
+        out.print()
+    if summary["workers"]["count"] > 1:
+        out.print(_workers(summary))
+        out.print()
+    for line in _remarks(result, config):
+        out.print(line)
+    clock = result.wall_clock
+    out.print(
+        f"wall clock: {clock['total_s']:.2f} s, of which {clock['replay_s']:.2f} s replaying: "
+        f"{format_count(clock['requests_per_s'])} requests/s, {format_count(clock['blocks_per_s'])} blocks/s",
+        style="dim",
+    )
+
+
+def _headline(result: ReplayResult, config: RunConfig) -> str:
+    requests, trace, settings = result.summary["requests"], result.manifest["trace"], result.manifest["config"]
+    capacity = result.summary["capacity_blocks"]
+    parts = [
+        f"[bold]{config.trace}[/bold]",
+        f"{requests['done']:,} requests",
+        f"{trace['block_tokens']}-token blocks" if trace["block_tokens"] else "no block size",
+        f"{settings['workers']} worker{'s' if settings['workers'] > 1 else ''}"
+        + (f" ({_part(settings['router'])})" if "router" in settings else ""),
+        "infinite capacity"
+        if capacity is None
+        else f"{_part(settings['policy'])}, {capacity:,} blocks each"
+        if settings["workers"] > 1
+        else f"{_part(settings['policy'])}, {capacity:,} blocks",
+        f"{settings['order']}, tails {settings['tails']}",
+    ]
+    return " · ".join(parts)
+
+
+def _part(part: dict[str, Any]) -> str:
+    return ",".join([part["name"], *(f"{key}={value}" for key, value in part.items() if key != "name")])
+
+
+def _rates(summary: dict[str, Any]) -> Table:
+    table = simple_table("rate", "this run", "infinite cache")
+    table.add_column("definition", justify="left", header_style="bold", style="dim", no_wrap=True)
+    for name, definition in RATES.items():
+        table.add_row(name, percent(summary["rates"][name]), percent(summary["infinite_rates"][name]), definition)
+    return table
+
+
+def _blocks(summary: dict[str, Any]) -> Table:
+    blocks, misses = summary["blocks"], summary["misses"]
+    block_bytes = summary.get("bytes", {}).get("block")
+    headers = ["blocks", "count", *(["bytes"] if block_bytes else [])]
+    table = simple_table(*headers)
+    table.add_column("", justify="left", style="dim", no_wrap=True)
+    rows: list[tuple[str, int | None, str]] = [
+        ("asked", blocks["asked"], "= hit + all misses below"),
+        ("hit", blocks["hit"], "leading blocks that were resident"),
+    ]
+    for column, text in MISS_REASONS.items():
+        reason = column.removeprefix("miss_").removesuffix("_blocks")
+        if misses[reason] != 0:
+            rows.append((f"miss: {reason.replace('_', ' ')}", misses[reason], text))
+    rows += [
+        ("distinct", blocks["distinct"], "cacheable blocks, each counted once"),
+        ("stored", blocks["stored"], ""),
+        ("evicted", blocks["evicted"], ""),
+        ("duplicate", blocks["duplicate"], "resident behind a gap: computed again, not stored again"),
+    ]
+    if blocks["truncated"]:
+        rows.append(("truncated", blocks["truncated"], "left out: the request is larger than the cache"))
+    rows.append(("resident at end", blocks["resident_at_end"], ""))
+    for name, count, text in rows:
+        sized = [format_bytes(count * block_bytes) if count is not None else "–"] if block_bytes else []
+        table.add_row(name, number(count), *sized, text)
+    return table
+
+
+def _workers(summary: dict[str, Any]) -> Table:
+    workers = summary["workers"]
+    table = simple_table("worker", "requests", "input tokens", "hit tokens", "token rate", "resident blocks")
+    for each in workers["each"][:MAX_WORKER_ROWS]:
+        rate = each["hit_tokens"] / each["input_tokens"] if each["input_tokens"] else None
+        table.add_row(
+            str(each["worker"]),
+            f"{each['requests']:,}",
+            f"{each['input_tokens']:,}",
+            f"{each['hit_tokens']:,}",
+            percent(rate),
+            f"{each['resident_blocks']:,}",
+        )
+    if workers["count"] > MAX_WORKER_ROWS:
+        table.add_row(f"… {workers['count'] - MAX_WORKER_ROWS} more: see --json")
+    table.add_row("max/mean", _times(workers["max_over_mean_requests"]), _times(workers["max_over_mean_input_tokens"]))
+    return table
+
+
+def _times(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _remarks(result: ReplayResult, config: RunConfig) -> list[str]:
+    summary = result.summary
+    remarks = []
+    workers = summary["workers"]
+    if workers["count"] > 1 and (workers["max_over_mean_requests"] or 0) > 2:
+        remarks.append(
+            f"note: the busiest worker served {workers['max_over_mean_requests']:.1f} times the mean; "
+            f"this router balances no load"
+        )
+    if summary["requests"]["rejected"]:
+        remarks.append(f"rejected: {summary['requests']['rejected']:,} rows, for example:")
+        remarks += [f"  {example}" for example in summary["requests"]["rejected_examples"]]
+    if summary["rates"]["block"] in (0.0, 1.0):
+        remarks.append(
+            "note: a rate of exactly 0 or 1 is often a mistake; kvbench trace inspect shows what reuse there is"
+        )
+    if summary["capacity_blocks"] is None and summary["blocks"] is not None:
+        remarks.append("note: with infinite capacity nothing is evicted; give --capacity 10k, 10% or 64GiB to size it")
+    remarks += [f"wrote {path}" for path in (config.output, config.events) if path]
+    return remarks

@@ -1,0 +1,139 @@
+"""``kvbench trace``: import, inspect, make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvbench.cli.parts import PartType
+from kvbench.cli.progress import row_progress
+from kvbench.cli.root import registry_of
+from kvbench.specs import TraceFormatSpec, WorkloadSpec
+
+if TYPE_CHECKING:
+    from kvbench.plugins import Registry
+    from kvbench.specs import Spec
+
+COMPRESSIONS = (".gz", ".zst", ".bz2")
+
+
+@click.group()
+def trace() -> None:
+    """Import, inspect and make traces."""
+
+
+@trace.command(
+    name="import",
+    epilog="Example: kvbench trace import conversation_trace.jsonl.gz -o conversation.arrow",
+)
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Default: SOURCE's name with .arrow, here."
+)
+@click.option("--format", "format_", type=PartType(TraceFormatSpec), help="Format of SOURCE.  [default: guessed]")
+@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block.  [default: what the format says]")
+@click.option("--keep-ids", is_flag=True, help="Keep the original block ids in a column original_ids.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="A bad row ends the import, or is left out and counted.",
+)
+@click.option("--strict-order", is_flag=True, help="Refuse a file whose arrivals go back, instead of sorting it.")
+@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
+@click.pass_context
+def import_(ctx: click.Context, /, source: Path, output: Path | None, format_: str | None, **settings: Any) -> None:
+    """Turn a foreign trace into kvbench's Arrow (or .parquet) form.
+
+    Rows are sorted by arrival and checked one by one; block ids are numbered anew, 0, 1, 2, … in
+    first-seen order, which changes no hit and makes replays fast.
+    """
+    from kvbench.trace.importer import guess_format, import_trace
+
+    registry = registry_of(ctx)
+    if format_ is None:
+        formats = [(spec.name, spec.load()()) for spec in registry.specs(TraceFormatSpec)]
+        name, reader = guess_format(source, formats)
+        guessed = " (guessed)"
+    else:
+        name, reader = _make(registry, TraceFormatSpec, format_, "--format")
+        guessed = ""
+    target = output if output is not None else Path(_stem(source.name) + ".arrow")
+    report = import_trace(source, target, format=reader, **settings)
+    click.echo(f"{source}: {name}{guessed}, {report.rows:,} rows", nl=False)
+    click.echo(f", {report.distinct_blocks:,} distinct blocks" if report.distinct_blocks is not None else "")
+    if report.skipped:
+        click.echo(f"left out: {report.skipped:,} bad rows, for example:")
+        for example in report.skipped_examples:
+            click.echo(f"  {example}")
+    for note in report.notes:
+        click.echo(f"note: {note}")
+    click.echo(f"wrote {target}")
+
+
+@trace.command(epilog="Example: kvbench trace inspect conversation.arrow")
+@click.argument("source", metavar="TRACE")
+@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
+@click.option("--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id.")
+@click.option("--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad rows.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+def inspect(ctx: click.Context, /, source: str, as_json: bool, **settings: Any) -> None:
+    """Say what is in TRACE: arrivals, lengths, the reuse there is to win, and what looks odd."""
+    from kvbench.results.inspect import inspect_trace
+    from kvbench.trace.reader import open_trace
+
+    opened = open_trace(source, **settings)
+    with row_progress("inspect") as progress:
+        report = inspect_trace(opened, registry_of(ctx), progress=progress)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report, indent=2))
+        return
+    from kvbench.cli.inspection import print_inspection
+
+    print_inspection(report)
+
+
+@trace.command(
+    epilog="""\b
+Examples:
+  kvbench trace make chat -o chat.arrow
+  kvbench trace make chat,sessions=1000,turns=8 --seed 7 -o big.arrow
+
+kvbench plugins lists the workloads with their parameters."""
+)
+@click.argument("workload", type=PartType(WorkloadSpec))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="What to write.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of every random choice.")
+@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
+@click.pass_context
+def make(ctx: click.Context, workload: str, output: Path, seed: int, force: bool) -> None:
+    """Make a synthetic trace from WORKLOAD and a seed."""
+    from kvbench.trace.writer import TraceWriter
+
+    _, made = _make(registry_of(ctx), WorkloadSpec, workload, "WORKLOAD", seed)
+    rows = 0
+    with TraceWriter(output, made.schema, made.facts, force=force) as writer:
+        for batch in made.batches():
+            writer.write(batch)
+            rows += batch.num_rows
+    click.echo(f"wrote {output}: {rows:,} rows")
+
+
+def _make(registry: Registry, kind: type[Spec], choice: str, setting: str, *args: Any) -> tuple[str, Any]:
+    from kvbench.config import parse_part
+
+    name, params = parse_part(choice, setting)
+    spec = registry.get(kind, name)
+    return name, spec.load()(*args, **spec.parse_params(params))
+
+
+def _stem(name: str) -> str:
+    for suffix in COMPRESSIONS:
+        name = name.removesuffix(suffix)
+    return Path(name).stem
