@@ -75,6 +75,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError("--router has no effect with one worker; give --workers, or leave it out")
         if self.capacity == "infinite" and self.policy is not None:
             raise ConfigError("--policy has no effect with infinite capacity: nothing is ever evicted; give --capacity")
+        if self.capacity == "infinite" and self.order != "tail-first":
+            raise ConfigError(f"--order {self.order} has no effect with infinite capacity; give --capacity")
+        if self.output is not None and self.output == self.events:
+            raise ConfigError(f"--output and --events name the same file, {self.output}")
         if self.force and self.output is None and self.events is None:
             raise ConfigError("--force has no effect without --output or --events")
         return self

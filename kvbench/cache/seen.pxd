@@ -26,18 +26,22 @@ cdef class DenseSeen(Seen):
     cdef uint64_t size
 
 
+cdef struct Bucket:  # one cache line
+    uint64_t keys[7]
+    uint8_t states[7]
+    uint8_t used
+
+
 cdef struct Part:
-    uint64_t* keys
-    uint8_t* states
-    uint64_t size
-    uint64_t used
+    Bucket* buckets
+    uint64_t size        # buckets
+    uint64_t used        # keys
 
 
 cdef class ExactSeen(Seen):
-    cdef Part* parts
-    cdef uint8_t zero_state
+    cdef Part parts[64]
 
-    cdef uint8_t* entry(self, uint64_t key) except NULL nogil
+    cdef uint8_t* entry(self, uint64_t key, uint64_t hashed) except NULL nogil
     cdef int grow(self, Part* part) except -1 nogil
 
 

@@ -7,7 +7,7 @@ miss.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from kvbench.cache.table cimport ABSENT, DirectTable
@@ -15,9 +15,13 @@ from kvbench.hashing cimport mix64, scale64
 from kvbench.memory cimport no_memory
 from kvbench.prefetch cimport prefetch
 
+cdef extern from "stdlib.h" nogil:
+    int posix_memalign(void** memory, size_t alignment, size_t size)
+
 cdef enum:
     PARTS = 64       # parts grow one at a time, so growing never holds the whole set twice
-    FIRST_SIZE = 64
+    FIRST_BUCKETS = 8
+    BUCKET_KEYS = 7
     AHEAD = 8
 
 
@@ -116,104 +120,106 @@ cdef class DenseSeen(Seen):
         return self.size
 
 
+cdef inline Bucket* home_of(Part* parts, uint64_t hashed) noexcept nogil:
+    cdef Part* part = &parts[hashed % PARTS]
+    return &part.buckets[scale64(hashed, part.size)]
+
+
+cdef inline uint8_t* slot_of(Part* part, Bucket* bucket, uint64_t key) noexcept nogil:
+    # The state byte of a key, which is added as NEVER if it is new. There is always room.
+    cdef int i
+    while True:
+        for i in range(bucket.used):
+            if bucket.keys[i] == key:
+                return &bucket.states[i]
+        if bucket.used < BUCKET_KEYS:
+            i = bucket.used
+            bucket.keys[i] = key
+            bucket.states[i] = NEVER
+            bucket.used += 1
+            part.used += 1
+            return &bucket.states[i]
+        bucket += 1
+        if bucket == part.buckets + part.size:
+            bucket = part.buckets
+
+
 @cython.final
 cdef class ExactSeen(Seen):
-    """Open addressing over any 64-bit keys: a key and a state byte an entry, 58 to 80 % full.
+    """Any 64-bit keys, in buckets of one cache line: seven keys, their states and a count.
 
-    Sizes need not be powers of two (a hash is scaled to the size), so a part grows by 1.38×
-    and the set stays below 16 bytes a key at any moment.
+    A part grows by 1.38× when it is 80 % full (sizes need not be powers of two: a hash is scaled
+    to the size), so the set takes 11.5 to 15.9 bytes a key.
     """
 
     def __cinit__(self):
         cdef int i
-        self.zero_state = NEVER
-        self.parts = <Part*>calloc(PARTS, sizeof(Part))
-        if self.parts == NULL:
-            no_memory("seen set", PARTS * FIRST_SIZE)
         for i in range(PARTS):
             # Sizes differ from part to part, so that they do not all grow at the same moment.
-            self.parts[i].size = FIRST_SIZE + i
-            self.parts[i].keys = <uint64_t*>calloc(FIRST_SIZE + i, sizeof(uint64_t))
-            self.parts[i].states = <uint8_t*>calloc(FIRST_SIZE + i, 1)
-            if self.parts[i].keys == NULL or self.parts[i].states == NULL:
-                no_memory("seen set", PARTS * FIRST_SIZE)
+            self.parts[i].size = FIRST_BUCKETS + i
+            self.parts[i].used = 0
+            self.parts[i].buckets = new_buckets(FIRST_BUCKETS + i)
 
     def __dealloc__(self):
         cdef int i
-        if self.parts != NULL:
-            for i in range(PARTS):
-                free(self.parts[i].keys)
-                free(self.parts[i].states)
-            free(self.parts)
+        for i in range(PARTS):
+            free(self.parts[i].buckets)
 
-    cdef uint8_t* entry(self, uint64_t key) except NULL nogil:
+    cdef uint8_t* entry(self, uint64_t key, uint64_t hashed) except NULL nogil:
         """The state byte of ``key``, which is added as NEVER if it is new."""
-        cdef uint64_t hashed = mix64(key)
         cdef Part* part = &self.parts[hashed % PARTS]
-        cdef uint64_t at
-        if key == 0:
-            return &self.zero_state  # 0 marks an empty entry, so key 0 has a place of its own
-        if (part.used + 1) * 5 > part.size * 4:
+        if (part.used + 1) * 5 > part.size * (4 * BUCKET_KEYS):
             self.grow(part)
-        at = scale64(hashed, part.size)
-        while part.keys[at] != key:
-            if part.keys[at] == 0:
-                part.keys[at] = key
-                part.used += 1
-                break
-            at += 1
-            if at == part.size:
-                at = 0
-        return &part.states[at]
+        return slot_of(part, home_of(self.parts, hashed), key)
 
     cdef int note_missing(self, const uint64_t* keys, const int32_t* slots, int64_t start, int64_t stop,
                           uint8_t* states) except -1 nogil:
         cdef int64_t i
-        cdef uint64_t hashed
         cdef uint8_t* state
         for i in range(start, stop):
             if i + AHEAD < stop:
-                hashed = mix64(keys[i + AHEAD])
-                prefetch(&self.parts[hashed % PARTS].keys[scale64(hashed, self.parts[hashed % PARTS].size)])
+                prefetch(home_of(self.parts, mix64(keys[i + AHEAD])))
             if slots[i] < 0:
-                state = self.entry(keys[i])
+                state = self.entry(keys[i], mix64(keys[i]))
                 states[i] = state[0]
                 state[0] = STORED
                 self.distinct += states[i] == NEVER
         return 0
 
     cdef int set_state(self, uint64_t key, uint8_t state) except -1 nogil:
-        self.entry(key)[0] = state
+        self.entry(key, mix64(key))[0] = state
         return 0
 
     @property
     def nbytes(self):
-        return sum([self.parts[i].size * (sizeof(uint64_t) + 1) for i in range(PARTS)])
+        return sum([self.parts[i].size * sizeof(Bucket) for i in range(PARTS)])
 
     cdef int grow(self, Part* part) except -1 nogil:
-        cdef uint64_t size = part.size + part.size * 3 // 8
-        cdef uint64_t* keys = <uint64_t*>calloc(size, sizeof(uint64_t))
-        cdef uint8_t* states = <uint8_t*>calloc(size, 1)
-        cdef uint64_t i, at
-        if keys == NULL or states == NULL:
-            free(keys)
-            free(states)
-            no_memory("seen set", size)
-        for i in range(part.size):
-            if part.keys[i] != 0:
-                at = scale64(mix64(part.keys[i]), size)
-                while keys[at] != 0:
-                    at += 1
-                    if at == size:
-                        at = 0
-                keys[at] = part.keys[i]
-                states[at] = part.states[i]
-        free(part.keys)
-        free(part.states)
-        part.keys = keys
-        part.states = states
-        part.size = size
+        cdef Part larger
+        cdef Bucket* bucket
+        cdef uint64_t at
+        cdef int i
+        larger.size = part.size + part.size * 3 // 8
+        larger.used = 0
+        larger.buckets = new_buckets(larger.size)
+        for at in range(part.size):
+            bucket = &part.buckets[at]
+            for i in range(bucket.used):
+                slot_of(&larger, &larger.buckets[scale64(mix64(bucket.keys[i]), larger.size)], bucket.keys[i])[0] = (
+                    bucket.states[i]
+                )
+        free(part.buckets)
+        part[0] = larger
         return 0
+
+
+cdef Bucket* new_buckets(uint64_t size) except NULL nogil:
+    cdef void* buckets = NULL
+    # Aligned, so that a bucket is one cache line and not the halves of two.
+    if posix_memalign(&buckets, sizeof(Bucket), size * sizeof(Bucket)) != 0:
+        no_memory("seen set", size)
+    memset(buckets, 0, size * sizeof(Bucket))
+    return <Bucket*>buckets
 
 
 cpdef Seen make_seen(bint dense, DirectTable table=None):

@@ -16,6 +16,8 @@ cdef class BlockTable:
     cdef int64_t find_many(self, const uint64_t* keys, int64_t n, int64_t readable, int32_t* slots) noexcept nogil
     cdef int insert(self, uint64_t key, int32_t slot) except -1 nogil
     cdef void remove(self, uint64_t key) noexcept nogil
+    cdef int insert_slots(self, const int32_t* slots, int64_t n) except -1 nogil
+    cdef void remove_slots(self, const int32_t* slots, int64_t n) noexcept nogil
 
 
 cdef class HashTable(BlockTable):
@@ -24,6 +26,8 @@ cdef class HashTable(BlockTable):
     cdef int64_t size, used, grow_at
 
     cdef int grow(self) except -1 nogil
+    cdef int32_t find_hashed(self, uint64_t key, uint64_t hashed) noexcept nogil
+    cdef void remove_hashed(self, uint64_t key, uint64_t hashed) noexcept nogil
 
 
 cdef class DirectTable(BlockTable):

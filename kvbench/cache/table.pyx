@@ -50,6 +50,19 @@ cdef class BlockTable:
     cdef void remove(self, uint64_t key) noexcept nogil:
         """Remove a present key. Its entry in the owner's array must still be there."""
 
+    cdef int insert_slots(self, const int32_t* slots, int64_t n) except -1 nogil:
+        """``insert`` for the keys of ``n`` slots."""
+        cdef int64_t i
+        for i in range(n):
+            self.insert(self.keys[slots[i]], slots[i])
+        return 0
+
+    cdef void remove_slots(self, const int32_t* slots, int64_t n) noexcept nogil:
+        """``remove`` for the keys of ``n`` slots."""
+        cdef int64_t i
+        for i in range(n):
+            self.remove(self.keys[slots[i]])
+
 
 @cython.final
 cdef class HashTable(BlockTable):
@@ -73,7 +86,9 @@ cdef class HashTable(BlockTable):
         free(self.entries)
 
     cdef int32_t find(self, uint64_t key) noexcept nogil:
-        cdef uint64_t hashed = mix64(key) >> 32
+        return self.find_hashed(key, mix64(key) >> 32)
+
+    cdef int32_t find_hashed(self, uint64_t key, uint64_t hashed) noexcept nogil:
         cdef uint64_t mask = self.size - 1
         cdef uint64_t at = hashed >> (32 - self.bits)
         cdef uint64_t entry
@@ -89,14 +104,24 @@ cdef class HashTable(BlockTable):
             at = (at + 1) & mask
 
     cdef int64_t find_many(self, const uint64_t* keys, int64_t n, int64_t readable, int32_t* slots) noexcept nogil:
+        # The hashes of the next AHEAD keys of the request wait in a ring, so that each is
+        # computed once, for the prefetch and for the probe.
+        cdef uint64_t waiting[AHEAD]
+        cdef uint64_t hashed
         cdef int64_t i, present = 0
         cdef int32_t slot
-        for i in range(min(<int64_t>AHEAD, readable) if n > 1 else 0):
-            prefetch(&self.entries[mix64(keys[i]) >> (64 - self.bits)])
+        for i in range(min(<int64_t>AHEAD, n)):
+            hashed = mix64(keys[i]) >> 32
+            waiting[i] = hashed
+            prefetch(&self.entries[hashed >> (32 - self.bits)])
         for i in range(n):
-            if i + AHEAD < readable:
+            hashed = waiting[i % AHEAD]
+            if i + AHEAD < n:
+                waiting[i % AHEAD] = mix64(keys[i + AHEAD]) >> 32
+                prefetch(&self.entries[waiting[i % AHEAD] >> (32 - self.bits)])
+            elif i + AHEAD < readable:
                 prefetch(&self.entries[mix64(keys[i + AHEAD]) >> (64 - self.bits)])
-            slot = self.find(keys[i])
+            slot = self.find_hashed(keys[i], hashed)
             slots[i] = slot
             present += slot >= 0
         return present
@@ -115,7 +140,24 @@ cdef class HashTable(BlockTable):
         return 0
 
     cdef void remove(self, uint64_t key) noexcept nogil:
-        cdef uint64_t hashed = mix64(key) >> 32
+        self.remove_hashed(key, mix64(key) >> 32)
+
+    cdef void remove_slots(self, const int32_t* slots, int64_t n) noexcept nogil:
+        # Victims are cold: without the prefetch each costs a memory access of its own.
+        cdef uint64_t waiting[AHEAD]
+        cdef uint64_t hashed
+        cdef int64_t i
+        for i in range(min(<int64_t>AHEAD, n)):
+            waiting[i] = mix64(self.keys[slots[i]]) >> 32
+            prefetch(&self.entries[waiting[i] >> (32 - self.bits)])
+        for i in range(n):
+            hashed = waiting[i % AHEAD]
+            if i + AHEAD < n:
+                waiting[i % AHEAD] = mix64(self.keys[slots[i + AHEAD]]) >> 32
+                prefetch(&self.entries[waiting[i % AHEAD] >> (32 - self.bits)])
+            self.remove_hashed(self.keys[slots[i]], hashed)
+
+    cdef void remove_hashed(self, uint64_t key, uint64_t hashed) noexcept nogil:
         cdef uint64_t mask = self.size - 1
         cdef uint64_t at = hashed >> (32 - self.bits)
         cdef uint64_t hole, home, entry
@@ -216,6 +258,19 @@ cdef class DirectTable(BlockTable):
 
     cdef void remove(self, uint64_t key) noexcept nogil:
         self.slots[key] = ABSENT_EVICTED
+
+    cdef int insert_slots(self, const int32_t* slots, int64_t n) except -1 nogil:
+        cdef int64_t i
+        for i in range(n):
+            self.slots[self.keys[slots[i]]] = slots[i]
+        return 0
+
+    cdef void remove_slots(self, const int32_t* slots, int64_t n) noexcept nogil:
+        cdef int64_t i
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(&self.slots[self.keys[slots[i + AHEAD]]])
+            self.slots[self.keys[slots[i]]] = ABSENT_EVICTED
 
 
 cpdef BlockTable make_table(bint dense):

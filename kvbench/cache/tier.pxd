@@ -46,8 +46,8 @@ cdef class Tier:
     cdef int fit_slots(self, int64_t wanted) except -1 nogil
     cdef move_refs(self, Int32Memory refs)
     cdef compact_ring(self, int64_t size)
-    cdef int32_t take_slot(self, uint64_t key) except -1 nogil
-    cdef int release_slot(self, int32_t slot, int reason) except -1 nogil
+    cdef int32_t take_slot(self, uint64_t key) noexcept nogil
+    cdef int release_slots(self, const int32_t* slots, int32_t n, int reason) except -1 nogil
     cdef int refuse(self, int32_t slot) except -1 nogil
     cdef int store(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil
     cdef int store_one(self, const uint64_t* keys, int32_t i) except -1 nogil

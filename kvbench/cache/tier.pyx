@@ -158,10 +158,12 @@ cdef class Tier:
         for i in range(fits):
             if slots[i] < 0:
                 slot = self.take_slot(keys[i])
+                self.sweep[self.stored] = slot
                 slots[i] = STORED_NOW - slot
                 self.stored += 1
                 if self.log is not None:
                     self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
+        self.table.insert_slots(self.sweep, self.stored)
         for i in range(fits, n):
             self.truncated += slots[i] < 0
         return 0
@@ -231,6 +233,7 @@ cdef class Tier:
                 return 0
             self.evict(1, self.sweep)
         slot = self.take_slot(keys[i])
+        self.table.insert(keys[i], slot)
         self.stored += 1
         if self.log is not None:
             self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
@@ -240,7 +243,8 @@ cdef class Tier:
 
     # -- slots ---------------------------------------------------------------------------------
 
-    cdef int32_t take_slot(self, uint64_t key) except -1 nogil:
+    cdef int32_t take_slot(self, uint64_t key) noexcept nogil:
+        """A slot for ``key``; the caller enters it in the table."""
         # Emptied slots are used again in the order in which they were emptied: a chain that is
         # evicted run by run hands neighbouring slots to the next chain, which keeps sweeps
         # sequential in memory.
@@ -256,34 +260,40 @@ cdef class Tier:
             self.fresh += 1
         self.keys[slot] = key
         self.refs[slot] = 1
-        self.table.insert(key, slot)
         self.used += 1
         return slot
 
-    cdef int release_slot(self, int32_t slot, int reason) except -1 nogil:
-        cdef int32_t tail = self.free_head
+    cdef int release_slots(self, const int32_t* slots, int32_t n, int reason) except -1 nogil:
+        """Empty ``n`` slots whose blocks have no reference any more."""
+        cdef int32_t i, tail
+        self.table.remove_slots(slots, n)
         # free_head + free_count may pass 2^31, so the wrap is computed by subtraction.
         if self.free_count < self.size - self.free_head:
             tail = self.free_head + self.free_count
         else:
             tail = self.free_count - (self.size - self.free_head)
-        self.free_slots[tail] = slot
-        self.free_count += 1
-        self.table.remove(self.keys[slot])
-        self.refs[slot] = 0
-        self.used -= 1
-        if self.log is not None:
-            self.record(DELETE, reason, self.keys[slot], False, 0)
+        for i in range(n):
+            self.free_slots[tail] = slots[i]
+            tail += 1
+            if tail == self.size:
+                tail = 0
+            if self.log is not None:
+                self.record(DELETE, reason, self.keys[slots[i]], False, 0)
+        self.free_count += n
+        self.used -= n
         return 0
 
     cdef int evict(self, int32_t n, int32_t* victims) except -1 nogil:
         """Have the policy give up exactly ``n`` blocks; a policy that errs stops the replay."""
-        cdef int32_t i, found = self.policy.evict_slots(n, victims)
-        for i in range(found):
-            if not 0 <= victims[i] < self.size or self.refs[victims[i]] != 1:
-                self.refuse(victims[i])
-            self.release_slot(victims[i], EVICTED)
-        self.evicted += found
+        cdef int32_t found = self.policy.evict_slots(n, victims)
+        cdef int32_t good = 0
+        while good < found and 0 <= victims[good] < self.size and self.refs[victims[good]] == 1:
+            self.refs[victims[good]] = 0
+            good += 1
+        self.release_slots(victims, good, EVICTED)
+        self.evicted += good
+        if good < found:
+            self.refuse(victims[good])
         if found < n:
             with gil:
                 raise PolicyError(
@@ -452,7 +462,8 @@ cdef class Tier:
                 continue
             if self.limited:
                 self.policy.remove_slots(&slot, 1)
-            self.release_slot(slot, REMOVED)
+            self.refs[slot] = 0
+            self.release_slots(&slot, 1, REMOVED)
             removed += 1
         return removed
 

@@ -15,6 +15,7 @@ from kvbench.replays.order import COUNTS, OrderReplay
 from kvbench.routing import KvbmIndex, RouterContext, RouterPolicy
 from kvbench.seeds import stream_seed
 from kvbench.tokens import KeyBatch
+from kvbench.trace.readahead import read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +88,7 @@ class Engine:
 
     def run(self) -> Iterator[Served]:
         """Serve the whole trace."""
-        for batch in self.trace.batches():
+        for batch in read_ahead(self.trace.batches()):
             yield self.serve(batch)
 
     def serve(self, batch: pa.RecordBatch) -> Served:
@@ -101,7 +102,7 @@ class Engine:
 
     def _make_tier(self, worker: int, direct: bool) -> Tier:
         policy = None
-        if self.plan.policy is not None:
+        if self.plan.policy is not None and self.capacity_blocks is not None:
             seed = stream_seed(self.plan.config.seed, f"policy/worker {worker}")
             policy = self.plan.policy.make(PolicyContext(self.capacity_blocks, seed))
             if not isinstance(policy, EvictionPolicy):

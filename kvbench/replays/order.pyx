@@ -205,7 +205,7 @@ cdef class OrderReplay:
                 unbroken = False
             else:
                 infinite += unbroken
-                if self.index is not None and self.index.is_held(keys[i]):
+                if self.index is not None and self.index.held_elsewhere(keys[i], row.worker):
                     other_worker += 1
                 elif self.seen is not None and self.states[i] == TRUNCATED:
                     truncated += 1

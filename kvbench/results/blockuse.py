@@ -80,12 +80,9 @@ class BlockUse:
         """Sentences on ids that do not keep what they promise."""
         return [
             *self._two_parents.remark(
-                "ids stand behind different ids in different rows", "they stand for content, not for a prefix"
+                "ids with different predecessors in different rows", "they stand for content, not for a prefix"
             ),
-            *self._two_sizes.remark(
-                "ids are a full block in one row and a partial one in another, or partial ones of two sizes",
-                "hits on them are cut to the request's own tokens",
-            ),
+            *self._two_sizes.remark("ids seen at two sizes", "hits on them are cut to the request's own tokens"),
         ]
 
     def _grow(self, wanted: int) -> None:
@@ -98,12 +95,17 @@ class BlockUse:
         self._parent = np.concatenate([self._parent, np.full(room, UNKNOWN, np.int64)])
         self._size = np.concatenate([self._size, np.zeros(room, np.int64)])
 
+    @staticmethod
+    def _first(known: Int64s, new: npt.NDArray[np.bool_], ids: Int64s, values: Int64s) -> None:
+        """Set ``known`` for the ids that are new, each to its first value: NumPy keeps the last of
+        several assignments to one place, so they are made backwards."""
+        known[ids[new][::-1]] = values[new][::-1]
+
     def _check_parents(self, ids: Int64s, starts: Int64s, rows: Int64s) -> None:
         parents = np.empty_like(ids)
         parents[1:] = ids[:-1]
         parents[starts] = NO_PARENT
-        new = self._parent[ids] == UNKNOWN
-        self._parent[ids[new]] = parents[new]
+        self._first(self._parent, self._parent[ids] == UNKNOWN, ids, parents)
         self._two_parents.note(ids, rows, self._parent[ids] != parents)
 
     def _check_sizes(self, ids: Int64s, offsets: Int64s, input_tokens: Int64s, rows: Int64s) -> None:
@@ -113,8 +115,7 @@ class BlockUse:
         sizes = np.full(len(ids), block, np.int64)
         partial = (input_tokens % block > 0) & (np.diff(offsets) > 0)
         sizes[offsets[1:][partial] - 1] = input_tokens[partial] % block
-        new = self._size[ids] == 0
-        self._size[ids[new]] = sizes[new]
+        self._first(self._size, self._size[ids] == 0, ids, sizes)
         self._two_sizes.note(ids, rows, self._size[ids] != sizes)
 
 
@@ -134,4 +135,4 @@ class _Oddity:
     def remark(self, what: str, so: str) -> list[str]:
         if self._row is None:
             return []
-        return [f"{len(self._ids):,} {what}, row {self._row + 1} first: {so}"]
+        return [f"{what}: {len(self._ids):,} (row {self._row + 1} first); {so}"]

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestColumns:
-    """``counts`` has the core's columns by name (int32, views of the engine's rows: good until
-    the next batch is served). All other columns are int64."""
+    """``counts`` has the core's columns by name, views of ``rows`` (int32, requests × len(COUNTS)),
+    which are good until the next batch is served. All other columns are int64."""
 
     batch: pa.RecordBatch
     block_tokens: int | None
+    rows: npt.NDArray[np.int32]
     counts: dict[str, npt.NDArray[np.int32]]
     input_tokens: Int64s
     output_tokens: Int64s
@@ -46,6 +47,7 @@ class RequestColumns:
         return cls(
             batch,
             block_tokens,
+            served.rows,
             counts,
             input_tokens,
             numbers(batch.column("output_tokens")).astype(np.int64) if has_output else np.zeros_like(input_tokens),

@@ -55,7 +55,6 @@ class Totals:
     input_tokens: int = 0
     output_tokens: int = 0
     full_blocks: int = 0
-    partial_blocks: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS[1:], 0))
     hits: HitSums = field(default_factory=HitSums)
     infinite: HitSums = field(default_factory=HitSums)
@@ -76,9 +75,10 @@ class Totals:
         self.input_tokens += int(columns.input_tokens.sum())
         self.output_tokens += int(columns.output_tokens.sum())
         self.full_blocks += int(columns.full_blocks.sum())
-        self.partial_blocks += int((columns.blocks - counts["cacheable_blocks"]).sum())
-        for name in self.counts:
-            self.counts[name] += int(counts[name].sum(dtype=np.int64))
+        # One sum over the whole block of rows: column by column it takes four times as long.
+        for name, value in zip(COUNTS, columns.rows.sum(axis=0, dtype=np.int64).tolist(), strict=True):
+            if name in self.counts:
+                self.counts[name] += value
         self.hits.add(columns.hit_blocks, columns)
         self.infinite.add(columns.infinite_hit_blocks, columns)
         worker = counts["worker"]
@@ -89,6 +89,11 @@ class Totals:
         ):
             # Weights are summed as float64, which is exact for whole numbers below 2^53.
             into += np.bincount(worker, weights=values, minlength=self.workers).astype(np.int64)
+
+    @property
+    def partial_blocks(self) -> int:
+        """Partial last blocks that may not be stored."""
+        return self.counts["blocks"] - self.counts["cacheable_blocks"]
 
     def rates(self, hits: HitSums, *, known: bool) -> dict[str, float | None]:
         """All named rates of ``hits``; all None unless ``known``."""

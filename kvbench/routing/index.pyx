@@ -94,8 +94,19 @@ cdef class KvbmIndex:
                 remaining &= remaining - 1
         return n
 
-    cdef bint is_held(self, uint64_t key) noexcept nogil:
-        return self.table.find(key) >= 0
+    cdef bint held_elsewhere(self, uint64_t key, int32_t worker) noexcept nogil:
+        """Whether any other worker than ``worker`` holds ``key``."""
+        cdef int32_t w, entry = self.table.find(key)
+        cdef uint64_t others
+        if entry < 0:
+            return False
+        for w in range(self.words):
+            others = self.holders[<int64_t>entry * self.words + w]
+            if w == worker // 64:
+                others &= ~(<uint64_t>1 << (worker % 64))
+            if others:
+                return True
+        return False
 
     cdef int add(self, uint64_t key, int32_t worker) except -1 nogil:
         cdef int32_t entry = self.table.find(key)

@@ -1,0 +1,13 @@
+from typing import final
+
+EVENT_FIELDS: tuple[tuple[str, str], ...]
+EVENT_KINDS: tuple[str, ...]
+EVENT_REASONS: tuple[str, ...]
+
+@final
+class EventLog:
+    @property
+    def size(self) -> int: ...
+    def __len__(self) -> int: ...
+    def clear(self) -> None: ...
+    def tobytes(self) -> bytes: ...

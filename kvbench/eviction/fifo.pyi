@@ -1,0 +1,3 @@
+from kvbench.eviction.slotlist import ListPolicy
+
+class Fifo(ListPolicy): ...

@@ -1,0 +1,3 @@
+from kvbench.eviction.policy import EvictionPolicy
+
+class ListPolicy(EvictionPolicy): ...

@@ -1,0 +1,36 @@
+from typing import Self, final
+
+import numpy as np
+import numpy.typing as npt
+
+from kvbench.cache.events import EventLog
+from kvbench.cache.seen import Seen
+from kvbench.cache.tier import Tier
+from kvbench.routing.index import KvbmIndex
+from kvbench.routing.policy import RouterPolicy
+
+COUNTS: tuple[str, ...]
+
+@final
+class OrderReplay:
+    def __new__(
+        cls,
+        tiers: list[Tier],
+        *,
+        router: RouterPolicy | None = None,
+        index: KvbmIndex | None = None,
+        log: EventLog | None = None,
+        seen: Seen | None = None,
+        keep_events: bool = False,
+    ) -> Self: ...
+    @property
+    def request(self) -> int: ...
+    @property
+    def distinct(self) -> int | None: ...
+    def run(
+        self,
+        keys: npt.NDArray[np.uint64],
+        offsets: npt.NDArray[np.int64],
+        cacheable: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int32],
+    ) -> None: ...
