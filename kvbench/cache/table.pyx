@@ -17,8 +17,19 @@ from kvbench.hashing cimport mix64
 from kvbench.memory cimport no_memory
 from kvbench.prefetch cimport prefetch
 
+from kvbench.errors import PluginError
+
 cdef enum:
     AHEAD = 16  # keys between a prefetch and its use: enough to cover a memory access
+
+
+cdef int stands_twice(uint64_t key) except -1 nogil:
+    """Raise the error for a key that is inserted while it is present: the one way in which a
+    faulty token database could upset the account of a tier."""
+    with gil:
+        raise PluginError(
+            f"key {key} stands twice in one request; a token database must give each block of a request its own key"
+        )
 
 
 cdef class BlockTable:
@@ -44,7 +55,8 @@ cdef class BlockTable:
         return 0
 
     cdef int insert(self, uint64_t key, int32_t slot) except -1 nogil:
-        """Add an absent key. Its entry in the owner's array must be written already."""
+        """Add an absent key. Its entry in the owner's array must be written already. Raises
+        PluginError if the key is present."""
         return 0
 
     cdef void remove(self, uint64_t key) noexcept nogil:
@@ -134,6 +146,8 @@ cdef class HashTable(BlockTable):
         mask = self.size - 1
         at = hashed >> (32 - self.bits)
         while self.entries[at] != 0:
+            if self.entries[at] >> 32 == hashed and self.keys[<int32_t>(self.entries[at] & 0xffffffffULL) - 1] == key:
+                return stands_twice(key)
             at = (at + 1) & mask
         self.entries[at] = hashed << 32 | <uint32_t>(slot + 1)
         self.used += 1
@@ -253,6 +267,8 @@ cdef class DirectTable(BlockTable):
         return present
 
     cdef int insert(self, uint64_t key, int32_t slot) except -1 nogil:
+        if self.slots[key] >= 0:
+            return stands_twice(key)
         self.slots[key] = slot
         return 0
 
@@ -262,6 +278,8 @@ cdef class DirectTable(BlockTable):
     cdef int insert_slots(self, const int32_t* slots, int64_t n) except -1 nogil:
         cdef int64_t i
         for i in range(n):
+            if self.slots[self.keys[slots[i]]] >= 0:
+                return stands_twice(self.keys[slots[i]])
             self.slots[self.keys[slots[i]]] = slots[i]
         return 0
 
