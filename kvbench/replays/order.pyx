@@ -18,6 +18,8 @@ from kvbench.memory cimport no_memory
 from kvbench.routing.index cimport KvbmIndex
 from kvbench.routing.policy cimport RouteQuery, RouterPolicy
 
+from kvbench.errors import PolicyError
+
 # One request's counts. A row is one cache line, written once.
 cdef struct Row:
     int32_t worker
@@ -74,6 +76,8 @@ cdef class OrderReplay:
         cdef Py_ssize_t i
         if len(tiers) > 1 and (router is None or index is None or log is None):
             raise ValueError("several workers need a router, an index and an event log")
+        if router is not None and router.workers != len(tiers):
+            raise ValueError(f"the router knows {router.workers} workers, and there are {len(tiers)}")
         self.tiers = tiers
         self.router = router
         self.index = index
@@ -155,6 +159,8 @@ cdef class OrderReplay:
             query.overlap = self.overlap
             query.best = self.index.score(keys, n, self.overlap)
             worker = self.router.choose_worker(&query)
+            if not 0 <= worker < self.router.workers:
+                self.refuse_worker(worker)
             row.best_blocks = query.best
             row.predicted_blocks = self.overlap[worker]
         tier = self.tier_of[worker]
@@ -185,6 +191,12 @@ cdef class OrderReplay:
         if self.log is not None and not self.keep_events:
             self.log.size = 0
         return 0
+
+    cdef int refuse_worker(self, int32_t worker) except -1 nogil:
+        with gil:
+            raise PolicyError(
+                f"{type(self.router).__name__} chose worker {worker}; workers are 0 to {self.router.workers - 1}"
+            )
 
     cdef int explain(self, const uint64_t* keys, int32_t n, const int32_t* slots, Row* row) except -1 nogil:
         """Say why each block beyond the prefix hit is a miss, and how far an infinite cache would hit."""

@@ -1,0 +1,37 @@
+"""Keys from tokens: how fast the hash functions are at several block sizes."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.streams import chat, scaled
+
+
+class Chained:
+    """The ``chained`` token database over chats."""
+
+    params = (["blake3", "sha256"], [16, 64, 256])
+    param_names = ("algorithm", "block tokens")
+
+    def setup(self, algorithm, block_tokens):
+        from kvbench.tokens.chained import ChainedDatabase
+        from kvbench.trace.schema import TraceFacts
+
+        table = chat(scaled(40), ids="token", block_tokens=block_tokens).combine_chunks()
+        (self.batch,) = table.to_batches()
+        self.tokens = len(self.batch.column("token_ids").flatten())
+        facts = TraceFacts(block_tokens=block_tokens)
+        self.database = ChainedDatabase(facts, frozenset(table.schema.names), algorithm=algorithm)
+
+    def time_keys(self, algorithm, block_tokens):
+        self.database.keys(self.batch, keep_tails=False)
+
+    def track_tokens_per_s(self, algorithm, block_tokens):
+        best = float("inf")
+        for _ in range(3):
+            began = time.perf_counter()
+            self.database.keys(self.batch, keep_tails=False)
+            best = min(best, time.perf_counter() - began)
+        return self.tokens / best
+
+    track_tokens_per_s.unit = "tokens/s"

@@ -1,0 +1,46 @@
+"""Every part that ships keeps its contract."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from kvbench.plugins import load_registry
+from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.testing import EvictionPolicyContract, RouterPolicyContract, TokenDatabaseContract
+
+BUILTIN = load_registry(autoload=False)
+
+
+class Parametrized:
+    """Runs a contract once for each name that ``part`` gives."""
+
+    @pytest.fixture(autouse=True)
+    def part(self, request: pytest.FixtureRequest) -> None:
+        self.spec_name: Any = request.param
+
+
+@pytest.mark.parametrize("part", BUILTIN.names(EvictionPolicySpec), indirect=True)
+class TestEvictionPolicies(Parametrized, EvictionPolicyContract):
+    pass
+
+
+@pytest.mark.parametrize("part", BUILTIN.names(RouterPolicySpec), indirect=True)
+class TestRouterPolicies(Parametrized, RouterPolicyContract):
+    pass
+
+
+@pytest.mark.parametrize("part", BUILTIN.names(TokenDatabaseSpec), indirect=True)
+class TestTokenDatabases(Parametrized, TokenDatabaseContract):
+    pass
+
+
+class TestMaxPrefixThatTakesTurns(RouterPolicyContract):
+    spec_name = "max-prefix"
+    params: ClassVar = {"fallback": "round-robin"}
+
+
+class TestChainedWithSha256(TokenDatabaseContract):
+    spec_name = "chained"
+    params: ClassVar = {"algorithm": "sha256"}
