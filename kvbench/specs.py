@@ -125,9 +125,12 @@ class TokenDatabaseSpec(Spec):
 class EvictionPolicySpec(Spec):
     """Orders the slots of one tier. ``factory(context, **params)`` makes a
     :class:`kvbench.eviction.EvictionPolicy` for the given :class:`kvbench.eviction.PolicyContext`.
+
+    ``columns``  trace columns that the policy looks at; a trace without them is refused.
     """
 
     kind: ClassVar[str] = "eviction policy"
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

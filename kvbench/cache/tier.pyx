@@ -12,19 +12,20 @@ victims; every victim is checked.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
 
 from kvbench.cache.events cimport DELETE, EVICTED, INSERT, COMPUTED, REMOVED, Event, EventLog
 from kvbench.cache.table cimport ABSENT, ABSENT_EVICTED, BlockTable, DirectTable, make_table
 from kvbench.checks cimport debug_build
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.memory cimport Int32Memory, no_memory
+from kvbench.eviction.view cimport STORED_NOW, TierView
+from kvbench.memory cimport Int32Memory, UInt64Memory, no_memory
 
 from kvbench.errors import ConfigError, PolicyError
 
 cdef enum:
     MAX_SLOTS = 2147483646
     FIRST_SLOTS = 4096
-    STORED_NOW = -4  # in `slots`: STORED_NOW - slot, for a block that this request stored
 
 ORDERS = {"tail-first": TAIL_FIRST, "head-first": HEAD_FIRST, "access": ACCESS}
 """Names of the sweep orders of semantics §5.1."""
@@ -51,22 +52,24 @@ cdef class Tier:
         self.log = log
         self.policy = policy
         self.limited = policy is not None
-        self.size = policy.capacity if self.limited else FIRST_SLOTS
-        if not 0 < self.size <= MAX_SLOTS:
-            raise ConfigError(f"a tier holds 1 to {MAX_SLOTS:,} blocks, not {self.size:,}")
-        self.keys = <uint64_t*>calloc(self.size, sizeof(uint64_t))
+        self.limit = policy.capacity if self.limited else MAX_SLOTS
+        if not 0 < self.limit <= MAX_SLOTS:
+            raise ConfigError(f"a tier holds 1 to {MAX_SLOTS:,} blocks, not {self.limit:,}")
+        self.size = FIRST_SLOTS
+        if self.limited:
+            self.size = self.limit + 1 if policy.insert_first else self.limit
         self.free_slots = <int32_t*>calloc(self.size, sizeof(int32_t))
-        if self.keys == NULL or self.free_slots == NULL:
+        if self.free_slots == NULL:
             raise MemoryError(f"cannot allocate a tier of {self.size:,} blocks")
-        self.refs_memory = Int32Memory(self.size)
-        self.refs = self.refs_memory.data
+        self.view = TierView(self.size)
+        self.keys = self.view.keys_memory.data
+        self.refs = self.view.refs_memory.data
         self.table = make_table(dense)
         self.table.set_keys(self.keys)
         if self.limited:
-            policy.bind(self.refs_memory)
+            policy.bind(self.view)
 
     def __dealloc__(self):
-        free(self.keys)
         free(self.free_slots)
         free(self.slots)
         free(self.sweep)
@@ -74,7 +77,7 @@ cdef class Tier:
     @property
     def capacity(self):
         """Blocks that fit, or None without bound."""
-        return self.size if self.limited else None
+        return self.limit if self.limited else None
 
     @property
     def direct_table(self):
@@ -104,17 +107,33 @@ cdef class Tier:
         """Make the request that was just looked up resident: room first, then one sweep."""
         cdef int32_t fits = n
         cdef int32_t missing = n - self.resident
-        if missing > 0:
-            if not self.limited:
-                self.fit_slots(self.used + missing)
-            elif missing > self.size - self.used:
-                fits = self.make_room(keys, n)
-            self.store(keys, n, fits)
-        if self.limited:
-            self.sweep_over(n)
+        self.view.blocks = n
+        if missing > 0 and self.limited and self.policy.one_by_one:
+            self.sweep_one_by_one(keys, n)
+        else:
+            if missing > 0:
+                if not self.limited:
+                    self.fit_slots(self.used + missing)
+                elif missing > self.limit - self.used:
+                    fits = self.make_room(keys, n)
+                self.store(keys, n, fits)
+            if self.limited:
+                self.sweep_over(n)
         if debug_build:
             self.check()
         return 0
+
+    cdef int32_t leading_fit(self, int32_t n) noexcept nogil:
+        """How many leading blocks of the request can be resident at once, beside what is pinned."""
+        cdef int32_t room = self.limit - self.pinned
+        cdef int32_t fits
+        for fits in range(n):
+            if self.slots[fits] >= 0 and self.refs[self.slots[fits]] > 1:
+                continue  # its own place is among the pinned ones
+            if room == 0:
+                return fits
+            room -= 1
+        return n
 
     cdef int32_t make_room(self, const uint64_t* keys, int32_t n) except -1 nogil:
         """Evict for the request, sparing its own blocks; returns how many leading blocks fit.
@@ -123,32 +142,67 @@ cdef class Tier:
         spared, so that LRU stays a stack algorithm at any capacity.
         """
         cdef int32_t* slots = self.slots
-        cdef int32_t room = self.size - self.pinned
-        cdef int32_t i, fits = 0, missing = 0
-        for fits in range(n):
-            if slots[fits] >= 0 and self.refs[slots[fits]] > 1:
-                continue  # its own place is among the pinned ones
-            if room == 0:
-                break
-            room -= 1
-        else:
-            fits = n
+        cdef int32_t fits = self.leading_fit(n)
+        cdef int32_t i, missing = 0
         for i in range(fits):
             if slots[i] >= 0:
                 self.refs[slots[i]] += 1
             else:
                 missing += 1
         try:
-            if missing > self.size - self.used:
-                self.evict(missing - (self.size - self.used), self.sweep)
+            if missing > self.limit - self.used:
+                self.evict(missing - (self.limit - self.used), self.sweep)
         finally:
             for i in range(fits):
                 if slots[i] >= 0:
                     self.refs[slots[i]] -= 1
         for i in range(fits, n):
-            if slots[i] >= 0 and (self.refs[slots[i]] == 0 or self.keys[slots[i]] != keys[i]):
+            if slots[i] >= 0 and not self.holds(slots[i], keys[i]):
                 slots[i] = ABSENT
         return fits
+
+    cdef bint holds(self, int32_t slot, uint64_t key) noexcept nogil:
+        return self.refs[slot] > 0 and self.keys[slot] == key
+
+    cdef int sweep_one_by_one(self, const uint64_t* keys, int32_t n) except -1 nogil:
+        """The sweep for policies that choose a victim for each missing block by itself. The
+        request's own blocks are spared just the same (only a policy that inserts first may give
+        up those it has just been given)."""
+        cdef int32_t* slots = self.slots
+        cdef int32_t first = n - 1 if self.order == TAIL_FIRST else 0
+        cdef int32_t step = -1 if self.order == TAIL_FIRST else 1
+        cdef int32_t fits = self.leading_fit(n)
+        cdef int32_t i, k
+        for i in range(fits):
+            if slots[i] >= 0:
+                self.refs[slots[i]] += 1
+        self.view.slots = NULL
+        try:
+            for k in range(n):
+                i = first + k * step
+                self.view.parent = -1
+                if i > 0 and slots[i - 1] != ABSENT and self.holds(self.decoded(i - 1), keys[i - 1]):
+                    self.view.parent = self.decoded(i - 1)
+                if slots[i] >= 0:
+                    if i < fits or self.holds(slots[i], keys[i]):
+                        self.tell_one(slots[i], i, step, False)
+                elif i < fits:
+                    self.store_one(keys, i, step)
+                    if slots[i] <= STORED_NOW and not self.policy.insert_first:
+                        self.refs[STORED_NOW - slots[i]] += 1
+                else:
+                    self.truncated += 1
+        finally:
+            for i in range(fits):
+                if slots[i] >= 0:
+                    self.refs[slots[i]] -= 1
+                elif slots[i] <= STORED_NOW and not self.policy.insert_first:
+                    self.refs[STORED_NOW - slots[i]] -= 1
+        return 0
+
+    cdef int32_t decoded(self, int32_t i) noexcept nogil:
+        cdef int32_t slot = self.slots[i]
+        return STORED_NOW - slot if slot <= STORED_NOW else slot
 
     cdef int store(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil:
         """Give a slot to each missing block that fits, parents first: the order in which
@@ -175,24 +229,47 @@ cdef class Tier:
         cdef int32_t* sweep = self.sweep
         cdef int32_t first = n - 1 if self.order == TAIL_FIRST else 0
         cdef int32_t step = -1 if self.order == TAIL_FIRST else 1
-        cdef int32_t i, slot, filled = 0, start = 0
+        cdef int32_t k, slot, filled = 0
         cdef bint stored = False
-        for i in range(n):
-            slot = slots[first + i * step]
+        self.view.slots = slots
+        self.view.step = step
+        for k in range(n):
+            slot = slots[first + k * step]
             if STORED_NOW < slot < 0:
+                # A truncated block ends a run: positions within a run are consecutive.
+                self.tell(sweep, filled, stored)
+                filled = 0
                 continue
             if (slot < 0) != stored:
-                self.tell(sweep + start, filled - start, stored)
-                start = filled
+                self.tell(sweep, filled, stored)
+                filled = 0
                 stored = not stored
+            if filled == 0:
+                self.view.depth = first + k * step
             sweep[filled] = STORED_NOW - slot if stored else slot
             filled += 1
-        return self.tell(sweep + start, filled - start, stored)
+        return self.tell(sweep, filled, stored)
 
     cdef int tell(self, const int32_t* run, int32_t n, bint stored) except -1 nogil:
         if n == 0:
             return 0
         return self.policy.insert_slots(run, n) if stored else self.policy.touch_slots(run, n)
+
+    cdef int tell_one(self, int32_t slot, int32_t depth, int32_t step, bint stored) except -1 nogil:
+        """Tell the policy of one block, and take away what it then wants to be rid of."""
+        self.view.depth = depth
+        self.view.step = step
+        if stored:
+            self.policy.insert_slots(&slot, 1)
+        else:
+            self.policy.touch_slots(&slot, 1)
+        if self.policy.drops:
+            while True:
+                slot = self.policy.drop_slot()
+                if slot == -1:
+                    return 0
+                self.take_victims(&slot, 1)
+        return 0
 
     cdef int32_t access(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil:
         """Look up, insert and evict block by block; returns the prefix hit in blocks.
@@ -201,44 +278,60 @@ cdef class Tier:
         block found absent at the start stays so until its turn; a block found resident may be
         evicted by an earlier one of the same request, which is why its slot is looked at again.
         """
-        cdef int32_t i, slot, prefix = -1
+        cdef int32_t i, slot, state, prefix = -1
         if n > self.scratch:
             self.fit_scratch(n)
         self.stored = self.evicted = self.truncated = 0
+        self.view.blocks = n
+        self.view.slots = NULL
+        self.view.parent = -1
         self.resident = <int32_t>self.table.find_many(keys, n, readable, self.slots)
         for i in range(n):
             slot = self.slots[i]
-            if slot >= 0 and self.evicted > 0 and (self.keys[slot] != keys[i] or self.refs[slot] == 0):
+            if slot >= 0 and self.evicted > 0 and not self.holds(slot, keys[i]):
                 self.slots[i] = slot = ABSENT_EVICTED
                 self.resident -= 1
             if slot >= 0:
                 if self.limited:
-                    self.policy.touch_slots(&slot, 1)
+                    self.tell_one(slot, i, 1, False)
+                self.view.parent = slot
                 continue
             if prefix < 0:
                 prefix = i
-            self.store_one(keys, i)
+            state = slot
+            self.store_one(keys, i, 1)
+            self.view.parent = self.decoded(i) if self.slots[i] <= STORED_NOW else -1
+            self.slots[i] = state
         if debug_build:
             self.check()
         return n if prefix < 0 else prefix
 
-    cdef int store_one(self, const uint64_t* keys, int32_t i) except -1 nogil:
+    cdef int store_one(self, const uint64_t* keys, int32_t i, int32_t step) except -1 nogil:
         """Store block i of a request by itself, evicting one block if the tier is full."""
-        cdef int32_t slot
+        cdef int32_t slot, victim
+        cdef bint after = self.limited and self.policy.insert_first
         if not self.limited:
             self.fit_slots(self.used + 1)
-        elif self.used == self.size:
-            if self.pinned == self.size:
+        elif self.used == self.limit and not after:
+            if self.pinned == self.limit:
                 self.truncated += 1
                 return 0
-            self.evict(1, self.sweep)
+            self.view.incoming = keys[i]
+            self.view.depth = i
+            self.view.step = step
+            self.evict(1, &victim)
         slot = self.take_slot(keys[i])
         self.table.insert(keys[i], slot)
+        self.slots[i] = STORED_NOW - slot
         self.stored += 1
         if self.log is not None:
             self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
         if self.limited:
-            self.policy.insert_slots(&slot, 1)
+            self.tell_one(slot, i, step, True)
+        if after and self.used > self.limit:
+            self.evict(1, &victim)
+            if not self.holds(slot, keys[i]):
+                self.slots[i] = ABSENT_EVICTED
         return 0
 
     # -- slots ---------------------------------------------------------------------------------
@@ -286,6 +379,17 @@ cdef class Tier:
     cdef int evict(self, int32_t n, int32_t* victims) except -1 nogil:
         """Have the policy give up exactly ``n`` blocks; a policy that errs stops the replay."""
         cdef int32_t found = self.policy.evict_slots(n, victims)
+        self.take_victims(victims, found)
+        if found < n:
+            with gil:
+                raise PolicyError(
+                    f"{type(self.policy).__name__} gave up {found} of {n} blocks of tier {self.name}, "
+                    f"of whose {self.used:,} blocks {self.pinned:,} are pinned"
+                )
+        return 0
+
+    cdef int take_victims(self, const int32_t* victims, int32_t found) except -1 nogil:
+        """Empty the slots that the policy gave up; the first that it may not give up stops the replay."""
         cdef int32_t good = 0
         while good < found and 0 <= victims[good] < self.size and self.refs[victims[good]] == 1:
             self.refs[victims[good]] = 0
@@ -294,12 +398,6 @@ cdef class Tier:
         self.evicted += good
         if good < found:
             self.refuse(victims[good])
-        if found < n:
-            with gil:
-                raise PolicyError(
-                    f"{type(self.policy).__name__} gave up {found} of {n} blocks of tier {self.name}, "
-                    f"of whose {self.used:,} blocks {self.pinned:,} are pinned"
-                )
         return 0
 
     cdef int refuse(self, int32_t slot) except -1 nogil:
@@ -312,7 +410,7 @@ cdef class Tier:
 
     cdef int record(self, int kind, int reason, uint64_t key, bint has_parent, uint64_t parent) except -1 nogil:
         cdef Event* event = self.log.append()
-        event.request = self.request
+        event.request = self.view.request.index
         event.sequence = self.sequence
         event.key = key
         event.parent = parent
@@ -344,8 +442,6 @@ cdef class Tier:
         """Grow a tier without bound. It evicts nothing, but blocks may have been removed; fresh
         slots are needed only when no emptied one is left, so the ring is empty when it moves."""
         cdef int64_t size = self.size
-        cdef uint64_t* keys
-        cdef int32_t* free_slots
         if wanted <= size:
             return 0
         while size < wanted:
@@ -354,23 +450,20 @@ cdef class Tier:
             no_memory("tier", size)
         with gil:
             self.compact_ring(size)
-            refs = Int32Memory(size)
-        keys = <uint64_t*>realloc(self.keys, size * sizeof(uint64_t))
-        if keys == NULL:
-            no_memory("tier", size)
-        self.keys = keys
-        self.table.set_keys(keys)
-        with gil:
-            self.move_refs(refs)
+            self.move_slots(size)
         self.size = <int32_t>size
         return 0
 
-    cdef move_refs(self, Int32Memory refs):
-        cdef int32_t i
-        for i in range(self.fresh):
-            refs.data[i] = self.refs[i]
-        self.refs_memory = refs
-        self.refs = refs.data
+    cdef move_slots(self, int64_t size):
+        cdef Int32Memory refs = Int32Memory(size)
+        cdef UInt64Memory keys = UInt64Memory(size)
+        memcpy(refs.data, self.refs, self.size * sizeof(int32_t))
+        memcpy(keys.data, self.keys, self.size * sizeof(uint64_t))
+        self.view.refs_memory = refs
+        self.view.keys_memory = keys
+        self.view.refs = self.refs = refs.data
+        self.view.keys = self.keys = keys.data
+        self.table.set_keys(self.keys)
 
     cdef compact_ring(self, int64_t size):
         cdef int32_t* ring = <int32_t*>calloc(size, sizeof(int32_t))
@@ -387,9 +480,9 @@ cdef class Tier:
 
     cdef int check(self) except -1 nogil:
         """Semantics §13 in a debug build: counts at every request, all slots where that is cheap."""
-        if not 0 <= self.pinned <= self.used <= self.size:
+        if not 0 <= self.pinned <= self.used <= self.limit:
             with gil:
-                raise AssertionError(f"tier {self.name}: pinned {self.pinned}, used {self.used}, size {self.size}")
+                raise AssertionError(f"tier {self.name}: pinned {self.pinned}, used {self.used}, limit {self.limit}")
         if self.size <= 512:
             with gil:
                 self.verify()
@@ -407,7 +500,7 @@ cdef class Tier:
         assert used == self.used, f"{used} resident blocks, {self.used} counted"
         assert pinned == self.pinned, f"{pinned} pinned blocks, {self.pinned} counted"
         assert used + self.free_count == self.fresh, "slots were lost"
-        assert not self.limited or self.used <= self.size, "more blocks than fit"
+        assert not self.limited or self.used <= self.limit, "more blocks than fit"
 
     # -- from Python ---------------------------------------------------------------------------
 

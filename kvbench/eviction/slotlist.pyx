@@ -1,7 +1,6 @@
 """The base of policies that keep their slots in one list and evict from its back."""
 
 from libc.stdint cimport int32_t
-from libc.stdlib cimport calloc, free
 
 from kvbench.eviction.policy cimport EvictionPolicy
 
@@ -10,12 +9,7 @@ cdef class ListPolicy(EvictionPolicy):
     """Inserts at the front, evicts from the back, skips pinned blocks. 8 bytes a slot."""
 
     def __cinit__(self, context, *args, **kwargs):
-        self.nodes = <Node*>calloc(<size_t>self.capacity + 1, sizeof(Node))
-        if self.nodes == NULL:
-            raise MemoryError(f"{type(self).__name__}: cannot allocate {self.capacity} slots")
-
-    def __dealloc__(self):
-        free(self.nodes)
+        self.nodes = <Node*>self.allocate(<size_t>self.capacity + 1, sizeof(Node))
 
     cdef int insert_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
         list_push_many(self.nodes, slots, n)
@@ -28,4 +22,4 @@ cdef class ListPolicy(EvictionPolicy):
         return 0
 
     cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
-        return list_evict_back(self.nodes, self.refs, n, victims)
+        return list_evict_back(self.nodes, self.view.refs, n, victims)

@@ -11,9 +11,11 @@ import numpy as np
 from kvbench.cache import EventLog, Tier, make_seen
 from kvbench.errors import ConfigError
 from kvbench.eviction import EvictionPolicy, PolicyContext
+from kvbench.replays.facts import RequestFacts
 from kvbench.replays.order import COUNTS, OrderReplay
 from kvbench.routing import KvbmIndex, RouterContext, RouterPolicy
 from kvbench.seeds import stream_seed
+from kvbench.specs import EvictionPolicySpec
 from kvbench.tokens import KeyBatch
 from kvbench.trace.readahead import read_ahead
 
@@ -75,6 +77,7 @@ class Engine:
             keep_events=keep_events,
         )
         self._rows = np.zeros((0, len(COUNTS)), dtype=np.int32)
+        self._facts = RequestFacts(_columns_of(plan))
 
     @property
     def distinct_blocks(self) -> int | None:
@@ -97,14 +100,15 @@ class Engine:
         if len(self._rows) < batch.num_rows:
             self._rows = np.zeros((batch.num_rows, len(COUNTS)), dtype=np.int32)
         rows = self._rows[: batch.num_rows]
-        self._replay.run(keys.keys, keys.offsets, keys.cacheable, rows)
+        time_ns, facts = self._facts.of(batch)
+        self._replay.run(keys.keys, keys.offsets, keys.cacheable, rows, time_ns=time_ns, facts=facts)
         return Served(batch, keys, rows)
 
     def _make_tier(self, worker: int, direct: bool) -> Tier:
         policy = None
         if self.plan.policy is not None and self.capacity_blocks is not None:
             seed = stream_seed(self.plan.config.seed, f"policy/worker {worker}")
-            policy = self.plan.policy.make(PolicyContext(self.capacity_blocks, seed))
+            policy = self.plan.policy.make(PolicyContext(self.capacity_blocks, seed, self.trace.facts.block_tokens))
             if not isinstance(policy, EvictionPolicy):
                 raise ConfigError(
                     f"eviction policy {self.plan.policy.spec.name} made a {type(policy).__name__}, "
@@ -122,6 +126,11 @@ def count_distinct(trace: Trace, database: TokenDatabase, *, keep_tails: bool) -
         keys = database.keys(batch, keep_tails=keep_tails)
         replay.run(keys.keys, keys.offsets, keys.cacheable, np.zeros((batch.num_rows, len(COUNTS)), dtype=np.int32))
     return int(seen.distinct)
+
+
+def _columns_of(plan: Plan) -> tuple[str, ...]:
+    spec = plan.policy.spec if plan.policy is not None else None
+    return spec.columns if isinstance(spec, EvictionPolicySpec) else ()
 
 
 def _make_database(plan: Plan, trace: Trace) -> TokenDatabase | None:

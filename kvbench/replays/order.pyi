@@ -10,6 +10,7 @@ from kvbench.routing.index import KvbmIndex
 from kvbench.routing.policy import RouterPolicy
 
 COUNTS: tuple[str, ...]
+FACTS: tuple[str, ...]
 
 @final
 class OrderReplay:
@@ -33,4 +34,8 @@ class OrderReplay:
         offsets: npt.NDArray[np.int64],
         cacheable: npt.NDArray[np.int32],
         rows: npt.NDArray[np.int32],
+        *,
+        time_ns: npt.NDArray[np.int64] | None = None,
+        facts: npt.NDArray[np.int32] | None = None,
+        next_use: npt.NDArray[np.int32] | None = None,
     ) -> None: ...

@@ -10,6 +10,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
 
 from kvbench.cache.events cimport EventLog
 from kvbench.cache.seen cimport NEVER, TRUNCATED, Seen
@@ -50,7 +51,11 @@ resident block of the request wherever it stands; ``best`` and ``predicted`` are
 figures for the best and the chosen worker (semantics §8.4); ``miss_*`` say why a block that was
 not hit was missing (§10.2); ``truncated_blocks`` were left out because they do not fit."""
 
+FACTS = ("input_tokens", "turn", "priority", "session_id", "tenant", "type")
+"""Columns of a batch's ``facts``: the 32-bit fields of RequestFacts (eviction/view.pxd), in order."""
+
 cdef enum:
+    FACT_COUNT = 6
     BLOCKS_BETWEEN_SIGNALS = 1 << 20  # about 10 ms of work: Ctrl-C is heard at once
 
 
@@ -70,6 +75,10 @@ cdef class OrderReplay:
     cdef int32_t* overlap
     cdef uint8_t* states
     cdef int64_t room
+    # Of the batch being served, or NULL.
+    cdef const int64_t* time_ns
+    cdef const int32_t* facts
+    cdef const int32_t* next_use
 
     def __cinit__(self, list tiers, *, RouterPolicy router=None, KvbmIndex index=None, EventLog log=None,
                   Seen seen=None, bint keep_events=False):
@@ -97,11 +106,16 @@ cdef class OrderReplay:
         free(self.states)
 
     def run(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
-            int32_t[:, ::1] rows):
+            int32_t[:, ::1] rows, *, const int64_t[::1] time_ns=None, const int32_t[:, ::1] facts=None,
+            const int32_t[::1] next_use=None):
         """Serve one batch of requests.
 
         Request i asks for ``keys[offsets[i]:offsets[i + 1]]``, of which the leading
         ``cacheable[i]`` may be stored. ``rows`` (requests × len(COUNTS)) is filled.
+
+        For policies that want to know: ``time_ns`` has each request's arrival, ``facts``
+        (requests × len(FACTS)) its other facts, and ``next_use``, beside ``keys``, the number of
+        the request that asks for each block next.
         """
         cdef int64_t n = cacheable.shape[0]
         cdef int64_t i, end
@@ -116,6 +130,15 @@ cdef class OrderReplay:
                 raise ValueError(f"request {i} of the batch has {offsets[i + 1] - offsets[i]} blocks, not {cacheable[i]}")
         if n == 0:
             return
+        if time_ns is not None and time_ns.shape[0] != n:
+            raise ValueError(f"{time_ns.shape[0]} times for {n} requests")
+        if facts is not None and (facts.shape[0] != n or facts.shape[1] != len(FACTS)):
+            raise ValueError("facts do not belong to the requests")
+        if next_use is not None and next_use.shape[0] != keys.shape[0]:
+            raise ValueError(f"{next_use.shape[0]} next uses for {keys.shape[0]} keys")
+        self.time_ns = &time_ns[0] if time_ns is not None else NULL
+        self.facts = &facts[0, 0] if facts is not None else NULL
+        self.next_use = &next_use[0] if next_use is not None and keys.shape[0] else NULL
         with nogil:
             self.reserve(first + offsets[0], end - offsets[0])
             self.serve_all(first, &offsets[0], &cacheable[0], n, <Row*>&rows[0, 0])
@@ -137,7 +160,7 @@ cdef class OrderReplay:
         cdef int64_t end = offsets[n]
         for i in range(n):
             rows[i].blocks = <int32_t>(offsets[i + 1] - offsets[i])
-            self.serve(keys + offsets[i], cacheable[i], end - offsets[i], &rows[i])
+            self.serve(keys + offsets[i], cacheable[i], end - offsets[i], &rows[i], i, offsets[i])
             self.request += 1
             since_signals += 1 + cacheable[i]
             if since_signals > BLOCKS_BETWEEN_SIGNALS:
@@ -146,7 +169,8 @@ cdef class OrderReplay:
                     PyErr_CheckSignals()
         return 0
 
-    cdef int serve(self, const uint64_t* keys, int32_t n, int64_t readable, Row* row) except -1 nogil:
+    cdef int serve(self, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
+                   int64_t offset) except -1 nogil:
         cdef RouteQuery query
         cdef int32_t worker = 0
         cdef int64_t first_event = 0
@@ -169,7 +193,12 @@ cdef class OrderReplay:
         row.infinite_hit_blocks = n if self.seen is not None else -1
         row.miss_first_seen_blocks = row.miss_evicted_blocks = row.miss_other_worker_blocks = 0
         row.miss_gap_blocks = row.miss_truncated_blocks = 0
-        (<Tier>tier).request = self.request
+        (<Tier>tier).view.request.index = self.request
+        if self.time_ns != NULL:
+            (<Tier>tier).view.request.time_ns = self.time_ns[i]
+        if self.facts != NULL:
+            memcpy(&(<Tier>tier).view.request.input_tokens, self.facts + i * FACT_COUNT, FACT_COUNT * sizeof(int32_t))
+        (<Tier>tier).view.next_use = self.next_use + offset if self.next_use != NULL else NULL
         if n == 1 or (<Tier>tier).order == ACCESS:
             # For a single block the orders are one and the same; this one is the shorter way.
             row.hit_blocks = (<Tier>tier).access(keys, n, readable)

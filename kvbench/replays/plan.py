@@ -86,6 +86,9 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
     block_bytes = _bytes_of(config.block_bytes, "block_bytes")
     blocks, share = parse_capacity(config.capacity, block_bytes)
     infinite = config.capacity == "infinite"
+    policy = None if infinite else _choose(registry, EvictionPolicySpec, config.policy or "lru", "--policy")
+    if policy is not None:
+        _check_columns(policy.spec, trace)
     router = None
     if config.workers > MAX_WORKERS:
         raise ConfigError(f"--workers = {config.workers} is above {MAX_WORKERS}")
@@ -94,7 +97,7 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
     return Plan(
         config,
         tokens,
-        None if infinite else _choose(registry, EvictionPolicySpec, config.policy or "lru", "--policy"),
+        policy,
         router,
         blocks,
         share,
@@ -135,6 +138,16 @@ def _choose(registry: Registry, kind: type[S], choice: PartChoice, setting: str)
     name, params = parse_part(choice, setting)
     spec = registry.get(kind, name)
     return ChosenPart(spec, spec.parse_params(params))
+
+
+def _check_columns(spec: Spec, trace: Trace) -> None:
+    needs = spec.columns if isinstance(spec, EvictionPolicySpec) else ()
+    lacks = [column for column in needs if column not in trace.schema.names]
+    if lacks:
+        raise ConfigError(
+            f"{spec.kind} {spec.name} needs {', '.join(lacks)}, which {trace.name} has not; "
+            f"its columns are {', '.join(trace.schema.names)}"
+        )
 
 
 def _choose_tokens(config: RunConfig, registry: Registry, trace: Trace) -> ChosenPart | None:

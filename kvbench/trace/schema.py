@@ -53,6 +53,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("adapter", pa.string(), False, "adapter asked for"),
     Column("tenant", pa.string(), False, "who asks"),
     Column("priority", pa.int32(), False, "scheduling priority"),
+    Column("type", pa.string(), False, "category of the request"),
     Column("output_token_ids", pa.list_(pa.uint32()), False, "one id a token of the answer"),
     Column("output_block_ids", pa.list_(pa.uint64()), False, "ids of the blocks that the answer fills"),
     Column("original_ids", pa.list_(pa.uint64()), False, "block_ids as they were before the import renumbered them"),

@@ -1,0 +1,4 @@
+from typing import Self
+
+class TierView:
+    def __new__(cls, slots: int) -> Self: ...

@@ -1,0 +1,50 @@
+"""Facts of requests as the numbers that policies look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvbench.replays.order import FACTS
+from kvbench.trace.columns import numbers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
+UNKNOWN = -1
+TEXT_FACTS = ("session_id", "tenant", "type")
+
+
+class RequestFacts:
+    """Makes the fact columns of batches: only those in ``columns``, all others are UNKNOWN.
+
+    Text is numbered from 0 in first-seen order over the whole trace, so memory grows with the
+    number of different sessions, tenants or types, where a policy asks for them.
+    """
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in TEXT_FACTS}
+
+    def of(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int32] | None]:
+        """Arrivals, and the table requests × len(FACTS); None for what nobody asked for."""
+        time_ns = numbers(batch.column("arrival_ns")) if "arrival_ns" in self._columns else None
+        asked = [name for name in FACTS if name in self._columns]
+        if not asked:
+            return time_ns, None
+        facts = np.full((batch.num_rows, len(FACTS)), UNKNOWN, dtype=np.int32)
+        for name in asked:
+            column = batch.column(name)
+            values = self._coded(name, column) if name in TEXT_FACTS else numbers(column)
+            known = column.is_valid().to_numpy(zero_copy_only=False)
+            facts[known, FACTS.index(name)] = values[known]
+        return time_ns, facts
+
+    def _coded(self, name: str, column: pa.Array) -> npt.NDArray[np.int64]:
+        codes = self._codes[name]
+        encoded = column.fill_null("").dictionary_encode()
+        # Numbered in the order of the rows, so that the cut of batches changes no number.
+        mine = [codes.setdefault(text, len(codes)) for text in encoded.dictionary.to_pylist()]
+        return np.asarray(np.array(mine, dtype=np.int64)[encoded.indices.to_numpy()])
