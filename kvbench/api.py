@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.config import RunConfig, load_config
 from kvbench.plugins import load_registry
+from kvbench.results.matrix import run_matrix
 from kvbench.results.run import run_replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvbench.plugins import Registry
+    from kvbench.results.matrix import MatrixResult
     from kvbench.results.result import ReplayResult
     from kvbench.trace.reader import TraceSource
 
@@ -41,12 +43,42 @@ def replay(
         >>> kvbench.replay("traces/chat.arrow", capacity=100, policy="fifo").summary["blocks"]["evicted"] > 0
         True
     """
-    base = config.to_dict() if config is not None else {}
     return run_replay(
-        load_config(None, {**base, **settings}),
+        _configured(config, settings),
         registry if registry is not None else load_registry(),
         source=trace,
         keep_requests=keep_requests,
         progress=progress,
         clock=time.perf_counter,
     )
+
+
+def replay_matrix(
+    trace: TraceSource | None = None,
+    *,
+    config: RunConfig | None = None,
+    registry: Registry | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+    **settings: Any,
+) -> MatrixResult:
+    """Replay a trace under several policies and capacities, decoded once.
+
+    Arguments as for :func:`replay`, but ``policy`` and ``capacity`` may be lists.
+
+        >>> import kvbench
+        >>> result = kvbench.replay_matrix("traces/chat.arrow", policy=["lru", "arc"], capacity=[100, "10%"])
+        >>> [cell["policy"] for cell in result.cells]
+        ['lru', 'arc', 'lru', 'arc']
+    """
+    return run_matrix(
+        _configured(config, settings),
+        registry if registry is not None else load_registry(),
+        source=trace,
+        progress=progress,
+        clock=time.perf_counter,
+    )
+
+
+def _configured(config: RunConfig | None, settings: dict[str, Any]) -> RunConfig:
+    base = config.to_dict() if config is not None else {}
+    return load_config(None, {**base, **settings})

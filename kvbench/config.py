@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from kvbench.atomic import same_file
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.specs import ParamValue
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 PartTable = dict[str, ParamValue]
 PartChoice = str | PartTable
+Capacity = int | str
 
 NOT_PART_OF_RESULT = ("trace", "output", "events", "force")
 """Keys that say where files are; they stay out of a result's manifest."""
@@ -31,15 +33,18 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``trace``         the trace to replay (``-``: an Arrow stream on standard input).
     ``block_tokens``  tokens of a block, instead of what the file says.
     ``tail_rule``     whether a partial last block has an id: ``ceil`` or ``floor``.
+    ``id_kind``       what a block id stands for, instead of what the file says: ``prefix`` or ``content``.
+    ``id_scope``      where it means the same: ``file``, ``session`` or ``global``.
     ``block_bytes``   bytes of a full block, for capacities and figures in bytes.
     ``tokens``        token database; None: by the columns of the trace.
     ``tails``         ``drop``: only full blocks are cacheable; ``keep``: a partial one, too.
     ``workers``       engine replicas, each with a cache of its own.
     ``router``        who serves a request; None: max-prefix if there are several workers.
     ``capacity``      of each worker: blocks (``10k``), bytes (``64GiB``), a share of the trace's
-                      distinct blocks (``10%``), or ``infinite``.
-    ``policy``        eviction policy; None: lru, unless the capacity is infinite.
+                      distinct blocks (``10%``), or ``infinite``. Several: one cell each.
+    ``policy``        eviction policy; None: lru, unless the capacity is infinite. Several: one cell each.
     ``order``         how a request is swept (semantics §5.1).
+    ``belady``        the Belady bound beside the result: ``auto``, ``on`` or ``off``.
     ``seen``          the set of keys ever seen: ``exact`` or ``off``.
     ``seed``          of every random choice.
     ``on_error``      a bad row is an error (``fail``) or left out and counted (``skip``).
@@ -50,14 +55,17 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     trace: str | None = None
     block_tokens: int | None = None
     tail_rule: Literal["ceil", "floor"] | None = None
+    id_kind: Literal["prefix", "content"] | None = None
+    id_scope: Literal["file", "session", "global"] | None = None
     block_bytes: int | str | None = None
     tokens: PartChoice | None = None
     tails: Literal["drop", "keep"] = "drop"
     workers: int = 1
     router: PartChoice | None = None
-    capacity: int | str = "infinite"
-    policy: PartChoice | None = None
+    capacity: Capacity | list[Capacity] = "infinite"
+    policy: PartChoice | list[PartChoice] | None = None
     order: Literal["tail-first", "head-first", "access"] = "tail-first"
+    belady: Literal["auto", "on", "off"] = "auto"
     seen: Literal["exact", "off"] = "exact"
     seed: int = 0
     on_error: Literal["fail", "skip"] = "fail"
@@ -77,11 +85,28 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError("--policy has no effect with infinite capacity: nothing is ever evicted; give --capacity")
         if self.capacity == "infinite" and self.order != "tail-first":
             raise ConfigError(f"--order {self.order} has no effect with infinite capacity; give --capacity")
-        if self.output is not None and self.output == self.events:
+        if self.capacity == "infinite" and self.belady == "on":
+            raise ConfigError("--belady on has no effect with infinite capacity; give --capacity")
+        if self.output is not None and self.events is not None and same_file(self.output, self.events):
             raise ConfigError(f"--output and --events name the same file, {self.output}")
         if self.force and self.output is None and self.events is None:
             raise ConfigError("--force has no effect without --output or --events")
         return self
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether several policies or capacities are asked for."""
+        return isinstance(self.capacity, list) or isinstance(self.policy, list)
+
+    def cells(self) -> list[RunConfig]:
+        """One configuration for each policy and capacity, capacities in the outer loop."""
+        capacities = self.capacity if isinstance(self.capacity, list) else [self.capacity]
+        policies = self.policy if isinstance(self.policy, list) else [self.policy]
+        return [
+            msgspec.structs.replace(self, capacity=capacity, policy=policy).check()
+            for capacity in capacities
+            for policy in policies
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain values; those that are None are left out."""
@@ -122,10 +147,18 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
     for name in settings:
         if name not in RunConfig.__struct_fields__:
             raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
+    capacity = settings.get("capacity")
+    if isinstance(capacity, str) and "," in capacity:
+        settings["capacity"] = [part.strip() for part in capacity.split(",")]
     try:
-        return msgspec.convert(settings, RunConfig).check()
+        config = msgspec.convert(settings, RunConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}{error}") from None
+    for name in ("capacity", "policy"):
+        if getattr(config, name) == []:
+            raise ConfigError(f"{where}{name} is an empty list")
+    config.cells()
+    return config
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

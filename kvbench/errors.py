@@ -17,6 +17,7 @@ from __future__ import annotations
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 
 class KvbenchError(Exception):
@@ -47,6 +48,17 @@ class PluginError(KvbenchError):
 
 class PolicyError(PluginError):
     """An eviction or router policy broke its contract during a replay."""
+
+
+def one_line(error: BaseException) -> str:
+    """The kind and the message of an error, on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def reason(error: OSError | ValueError) -> str:
+    """What the system says of a file, without the file's name and the error's number."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def shorten(value: object, limit: int = 60) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pluggy
 
 from kvbench import hookspecs
-from kvbench.errors import ConfigError, PluginError
+from kvbench.errors import ConfigError, PluginError, one_line
 from kvbench.specs import (
     CommandSpec,
     EvictionPolicySpec,
@@ -175,8 +175,8 @@ def _load_entry_points(registry: Registry, *, strict: bool) -> None:
         distribution = Distribution(dist.name, dist.version) if dist is not None else Distribution(point.value, "?")
         try:
             specs = _collect(point.load(), distribution)
-        except Exception as error:  # whatever a stranger's module raises must not stop the others
-            broken = BrokenPlugin(point.name, distribution, f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # whatever a stranger's module does must not stop the others
+            broken = BrokenPlugin(point.name, distribution, one_line(error))
             if strict:
                 raise PluginError(str(broken)) from error
             registry.broken.append(broken)
@@ -222,4 +222,6 @@ def _collect(plugin: object, distribution: Distribution) -> list[Spec]:
 def _checked(spec: Any, kind: type[Spec], hook: str, distribution: Distribution) -> Spec:
     if not isinstance(spec, kind):
         raise PluginError(f"{hook} of {distribution} yielded {spec!r}; it must yield {kind.__name__} records")
+    if not isinstance(spec.name, str) or not spec.name or "," in spec.name:
+        raise PluginError(f"{hook} of {distribution} yielded the name {spec.name!r}; a name is text without commas")
     return spec

@@ -126,11 +126,13 @@ class EvictionPolicySpec(Spec):
     """Orders the slots of one tier. ``factory(context, **params)`` makes a
     :class:`kvbench.eviction.EvictionPolicy` for the given :class:`kvbench.eviction.PolicyContext`.
 
-    ``columns``  trace columns that the policy looks at; a trace without them is refused.
+    ``columns``      trace columns that the policy looks at; a trace without them is refused.
+    ``looks_ahead``  the policy needs to know when each block is used next (``view.next_use``).
     """
 
     kind: ClassVar[str] = "eviction policy"
     columns: tuple[str, ...] = ()
+    looks_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
-from kvbench.cache.table cimport ABSENT, DirectTable
+from kvbench.cache.table cimport ABSENT, DirectTable, dense_size
 from kvbench.hashing cimport mix64, scale64
 from kvbench.memory cimport no_memory
 from kvbench.prefetch cimport prefetch
@@ -83,16 +83,10 @@ cdef class DenseSeen(Seen):
         free(self.states)
 
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
-        cdef uint64_t largest = 0
-        cdef uint64_t size
+        cdef uint64_t size = dense_size(keys, n, self.size)
         cdef uint8_t* states
-        cdef int64_t i
-        for i in range(n):
-            if keys[i] > largest:
-                largest = keys[i]
-        if n == 0 or largest < self.size:
+        if size == self.size:
             return 0
-        size = max(largest + 1, self.size + self.size // 2)
         states = <uint8_t*>realloc(self.states, size)
         if states == NULL:
             no_memory("seen set of dense ids", size)

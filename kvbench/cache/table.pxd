@@ -35,4 +35,5 @@ cdef class DirectTable(BlockTable):
     cdef uint64_t size
 
 
+cdef uint64_t dense_size(const uint64_t* keys, int64_t n, uint64_t size) except? 0 nogil
 cpdef BlockTable make_table(bint dense)

@@ -20,6 +20,7 @@ from kvbench.prefetch cimport prefetch
 from kvbench.errors import PluginError
 
 cdef enum:
+    MAX_DENSE = 0x7fffffff
     AHEAD = 16  # keys between a prefetch and its use: enough to cover a memory access
 
 
@@ -30,6 +31,22 @@ cdef int stands_twice(uint64_t key) except -1 nogil:
         raise PluginError(
             f"key {key} stands twice in one request; a token database must give each block of a request its own key"
         )
+
+
+cdef uint64_t dense_size(const uint64_t* keys, int64_t n, uint64_t size) except? 0 nogil:
+    """The size that an array indexed by dense ids needs for these keys, grown by half at least.
+    Raises PluginError for a key that cannot be a dense id."""
+    cdef uint64_t largest = 0
+    cdef int64_t i
+    for i in range(n):
+        if keys[i] > largest:
+            largest = keys[i]
+    if n == 0 or largest < size:
+        return size
+    if largest >= MAX_DENSE:
+        with gil:
+            raise PluginError(f"key {largest} is no dense id; a token database that says `dense` must number blocks")
+    return max(largest + 1, size + size // 2)
 
 
 cdef class BlockTable:
@@ -233,16 +250,10 @@ cdef class DirectTable(BlockTable):
         free(self.slots)
 
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
-        cdef uint64_t largest = 0
-        cdef uint64_t size
+        cdef uint64_t size = dense_size(keys, n, self.size)
         cdef int32_t* slots
-        cdef int64_t i
-        for i in range(n):
-            if keys[i] > largest:
-                largest = keys[i]
-        if n == 0 or largest < self.size:
+        if size == self.size:
             return 0
-        size = max(largest + 1, self.size + self.size // 2)
         slots = <int32_t*>realloc(self.slots, size * sizeof(int32_t))
         if slots == NULL:
             no_memory("block table of dense ids", size)

@@ -24,7 +24,7 @@ from kvbench.memory cimport Int32Memory, UInt64Memory, no_memory
 from kvbench.errors import ConfigError, PolicyError
 
 cdef enum:
-    MAX_SLOTS = 2147483646
+    MAX_SLOTS = 1073741825  # 2^30 blocks and a spare slot
     FIRST_SLOTS = 4096
 
 ORDERS = {"tail-first": TAIL_FIRST, "head-first": HEAD_FIRST, "access": ACCESS}

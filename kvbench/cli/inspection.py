@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvbench.cli.tables import Printer, number, percent, simple_table
+from kvbench.cli.tables import Printer, add_remarks, number, percent, simple_table
 from kvbench.results.rates import RATES
 from kvbench.units import format_duration_ns
 
@@ -78,7 +78,7 @@ def _lengths(report: dict[str, Any]) -> Any:
 
 def _reuse(report: dict[str, Any]) -> Any:
     table = simple_table("rate", "infinite cache")
-    table.add_column("definition", justify="left", header_style="bold", style="dim", no_wrap=True)
+    add_remarks(table, "definition")
     for name, definition in RATES.items():
         table.add_row(name, percent(report["infinite_rates"][name]), definition)
     return table

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Examples:
   kvbench replay traces/chat.arrow --capacity 10%
   kvbench replay trace.arrow --capacity 64GiB --block-bytes 2MiB --workers 8 -o requests.parquet
+  kvbench replay trace.arrow --policy lru --policy arc --policy sieve --capacity 1k,10k,10%
   kvbench replay --config run.toml --policy fifo --json
   cat trace.arrows | kvbench replay - --capacity 10k
 
@@ -36,7 +37,12 @@ kvbench plugins lists the policies, routers and token databases with their param
     help="Of each worker: blocks (10k), bytes (64GiB, needs --block-bytes), a share of the trace's distinct blocks "
     "(10%), or infinite.  [default: infinite]",
 )
-@click.option("--policy", type=PartType(EvictionPolicySpec), help="Eviction policy.  [default: lru]")
+@click.option(
+    "--policy",
+    type=PartType(EvictionPolicySpec),
+    multiple=True,
+    help="Eviction policy; several of them, or several capacities (1k,10k,10%), make a table.  [default: lru]",
+)
 @click.option("--workers", type=int, metavar="N", help="Engine replicas, each with its own cache.  [default: 1]")
 @click.option("--router", type=PartType(RouterPolicySpec), help="Who serves a request.  [default: max-prefix]")
 @click.option(
@@ -48,6 +54,16 @@ kvbench plugins lists the policies, routers and token databases with their param
     "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
 )
 @click.option(
+    "--id-kind",
+    type=click.Choice(["prefix", "content"]),
+    help="What a block id stands for, instead of what the file says: its block and all before it, or its own tokens.",
+)
+@click.option(
+    "--id-scope",
+    type=click.Choice(["file", "session", "global"]),
+    help="Where an id means the same, instead of what the file says.",
+)
+@click.option(
     "--tails",
     type=click.Choice(["drop", "keep"]),
     help="Cache full blocks only, or partial last ones, too.  [default: drop]",
@@ -57,6 +73,12 @@ kvbench plugins lists the policies, routers and token databases with their param
     type=click.Choice(["tail-first", "head-first", "access"]),
     help="How a request's blocks are swept; access is block by block, as a plain cache simulator.  "
     "[default: tail-first]",
+)
+@click.option(
+    "--belady",
+    type=click.Choice(["auto", "on", "off"]),
+    help="The Belady bound beside the result; it reads the trace once more. auto: where ids are dense and the trace "
+    "can be read twice.  [default: auto]",
 )
 @click.option(
     "--seen",
@@ -84,9 +106,13 @@ def replay(ctx: click.Context, /, config_file: Path | None, as_json: bool, print
     """
     from kvbench.config import load_config
 
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in settings.items() if value not in (None, ())}
+    if "policy" in given:
+        given["policy"] = given["policy"][0] if len(given["policy"]) == 1 else list(given["policy"])
     config = load_config(config_file, given)
     registry = registry_of(ctx)
+    if print_config and as_json:
+        raise click.UsageError("--json has no effect with --print-config")
     if print_config:
         click.echo(effective_config(config, registry), nl=False)
         return
@@ -101,23 +127,31 @@ def effective_config(config: RunConfig, registry: Registry) -> str:
     from kvbench.replays.plan import make_plan
     from kvbench.results.run import open_configured
 
-    plan = make_plan(config, registry, open_configured(config))
+    trace = open_configured(config)
+    plans = [make_plan(cell, registry, trace) for cell in config.cells()]
+    settings = plans[0].to_dict(plans[0].capacity_blocks)
+    if config.is_matrix:
+        policies = {plan.policy_name: plan.policy.to_dict() for plan in plans if plan.policy is not None}
+        settings |= {"capacity": config.capacity, "policy": list(policies.values())}
     files = {name: value for name, value in config.to_dict().items() if name in NOT_PART_OF_RESULT and value}
-    return tomli_w.dumps({**files, **plan.to_dict(plan.capacity_blocks)})
+    return tomli_w.dumps({**files, **settings})
 
 
 def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
+    from kvbench.results.matrix import run_matrix
     from kvbench.results.run import run_replay
 
     started = time.perf_counter()
+    run: Any = run_matrix if config.is_matrix else run_replay
     with row_progress("replay") as progress:
-        result = run_replay(config, registry, progress=progress, clock=time.perf_counter)
+        result = run(config, registry, progress=progress, clock=time.perf_counter)
     result.wall_clock["total_s"] = time.perf_counter() - started
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(result.to_dict()), indent=2).decode())
         return
-    from kvbench.cli.tables import print_replay
+    from kvbench.cli.tables import print_matrix, print_replay
 
-    print_replay(result, config)
+    show: Any = print_matrix if config.is_matrix else print_replay
+    show(result, config)

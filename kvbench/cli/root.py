@@ -66,7 +66,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 @click.group(
     cls=PluginGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "KVBENCH", "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with: kvbench replay traces/chat.arrow --capacity 10%",
 )
 @click.option(

@@ -14,10 +14,12 @@ from kvbench.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from kvbench.config import RunConfig
+    from kvbench.results.matrix import MatrixResult
     from kvbench.results.result import ReplayResult
 
 MAX_WORKER_ROWS = 16
 PIPE_WIDTH = 160
+REMARK_STYLE = "dim"
 
 
 class Printer:
@@ -29,7 +31,12 @@ class Printer:
             self._console = Console(highlight=False, soft_wrap=True, width=PIPE_WIDTH)
 
     def print(self, what: str | Table = "", style: str | None = None) -> None:
-        """Print ``what``; rich's padding at the ends of lines is left out."""
+        """Print ``what``; rich's padding at the ends of lines is left out. On a narrow terminal it
+        is the remarks of a table that wrap; names and numbers are never cut."""
+        if isinstance(what, Table):
+            for column in what.columns:
+                if column.style != REMARK_STYLE:
+                    column.min_width = max(len(str(cell)) for cell in [column.header, *column.cells])
         with self._console.capture() as captured:
             self._console.print(what, style=style)
         for line in captured.get().splitlines():
@@ -42,6 +49,11 @@ def simple_table(*headers: str, title: str | None = None) -> Table:
     for at, header in enumerate(headers):
         table.add_column(header, justify="left" if at == 0 else "right", header_style="bold", no_wrap=True)
     return table
+
+
+def add_remarks(table: Table, header: str = "") -> None:
+    """Add the column of remarks, which may wrap."""
+    table.add_column(header, justify="left", header_style="bold", style=REMARK_STYLE)
 
 
 def percent(rate: float | None) -> str:
@@ -71,12 +83,57 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
         out.print()
     for line in _remarks(result, config):
         out.print(line)
-    clock = result.wall_clock
+    _print_clock(out, result.wall_clock)
+
+
+def _print_clock(out: Printer, clock: dict[str, float]) -> None:
     out.print(
         f"wall clock: {clock['total_s']:.2f} s, of which {clock['replay_s']:.2f} s replaying: "
         f"{format_count(clock['requests_per_s'])} requests/s, {format_count(clock['blocks_per_s'])} blocks/s",
         style="dim",
     )
+
+
+def print_matrix(result: MatrixResult, config: RunConfig) -> None:
+    """Print a matrix: a row for each policy and capacity, the best of a capacity marked, between
+    its bounds."""
+    out = Printer()
+    requests = result.cells[0]["requests"]
+    out.print(f"[bold]{config.trace}[/bold] · {requests:,} requests · {len(result.cells)} replays of one pass")
+    out.print()
+    table = simple_table("capacity", "policy", "token", "block", "request_mean", "gap to Belady", "evicted blocks")
+    table.columns[1].justify = "left"
+    for blocks in dict.fromkeys(cell["capacity_blocks"] for cell in result.cells):
+        cells = [cell for cell in result.cells if cell["capacity_blocks"] == blocks]
+        capacity = "infinite" if blocks is None else f"{blocks:,}"
+        best = result.best(blocks) if len(cells) > 1 else set()
+        for cell in cells:
+            mark = " *" if cell["policy"] in best else ""
+            table.add_row(
+                capacity,
+                cell["policy"] + mark,
+                *_matrix_rates(cell["rates"]),
+                _gap(cell),
+                number(cell["evicted_blocks"]),
+            )
+        if cells[0]["belady_rates"]["token"] is not None:
+            table.add_row(capacity, "Belady (bound)", *_matrix_rates(cells[0]["belady_rates"]))
+        table.add_row(capacity, "infinite (bound)", *_matrix_rates(cells[0]["infinite_rates"]))
+    out.print(table)
+    out.print()
+    out.print("* best token rate of its capacity; gap: token rate of the Belady bound less that of the policy")
+    if config.output:
+        out.print(f"wrote {config.output}")
+    _print_clock(out, result.wall_clock)
+
+
+def _matrix_rates(rates: dict[str, float | None]) -> list[str]:
+    return [percent(rates[name]) for name in ("token", "block", "request_mean")]
+
+
+def _gap(cell: dict[str, Any]) -> str:
+    bound, rate = cell["belady_rates"]["token"], cell["rates"]["token"]
+    return "–" if bound is None or rate is None else f"{100 * (bound - rate):.2f} points"
 
 
 def _headline(result: ReplayResult, config: RunConfig) -> str:
@@ -103,10 +160,11 @@ def _part(part: dict[str, Any]) -> str:
 
 
 def _rates(summary: dict[str, Any]) -> Table:
-    table = simple_table("rate", "this run", "infinite cache")
-    table.add_column("definition", justify="left", header_style="bold", style="dim", no_wrap=True)
+    table = simple_table("rate", "this run", "Belady", "infinite cache")
+    add_remarks(table, "definition")
     for name, definition in RATES.items():
-        table.add_row(name, percent(summary["rates"][name]), percent(summary["infinite_rates"][name]), definition)
+        rates = [percent(summary[of][name]) for of in ("rates", "belady_rates", "infinite_rates")]
+        table.add_row(name, *rates, definition)
     return table
 
 
@@ -115,7 +173,7 @@ def _blocks(summary: dict[str, Any]) -> Table:
     block_bytes = summary.get("bytes", {}).get("block")
     headers = ["blocks", "count", *(["bytes"] if block_bytes else [])]
     table = simple_table(*headers)
-    table.add_column("", justify="left", style="dim", no_wrap=True)
+    add_remarks(table)
     rows: list[tuple[str, int | None, str]] = [
         ("asked", blocks["asked"], "= hit + all misses below"),
         ("hit", blocks["hit"], "leading blocks that were resident"),
@@ -166,11 +224,8 @@ def _remarks(result: ReplayResult, config: RunConfig) -> list[str]:
     summary = result.summary
     remarks = []
     workers = summary["workers"]
-    if workers["count"] > 1 and (workers["max_over_mean_requests"] or 0) > 2:
-        remarks.append(
-            f"note: the busiest worker served {workers['max_over_mean_requests']:.1f} times the mean; "
-            f"this router balances no load"
-        )
+    if (workers["max_over_mean_requests"] or 0) > 2 and summary["requests"]["done"] > 10 * workers["count"]:
+        remarks.append(f"note: the busiest worker served {workers['max_over_mean_requests']:.1f} times the mean load")
     if summary["requests"]["rejected"]:
         remarks.append(f"rejected: {summary['requests']['rejected']:,} rows, for example:")
         remarks += [f"  {example}" for example in summary["requests"]["rejected_examples"]]

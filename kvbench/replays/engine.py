@@ -11,13 +11,13 @@ import numpy as np
 from kvbench.cache import EventLog, Tier, make_seen
 from kvbench.errors import ConfigError
 from kvbench.eviction import EvictionPolicy, PolicyContext
-from kvbench.replays.facts import RequestFacts
+from kvbench.replays.belady import BeladyBound
+from kvbench.replays.future import Future
+from kvbench.replays.keyed import Keyed, KeyedTrace
 from kvbench.replays.order import COUNTS, OrderReplay
 from kvbench.routing import KvbmIndex, RouterContext, RouterPolicy
 from kvbench.seeds import stream_seed
 from kvbench.specs import EvictionPolicySpec
-from kvbench.tokens import KeyBatch
-from kvbench.trace.readahead import read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kvbench.replays.plan import Plan
-    from kvbench.tokens import TokenDatabase
+    from kvbench.tokens import KeyBatch
     from kvbench.trace.reader import Trace
+
+    Int32s = npt.NDArray[np.int32]
 
 DIRECT_TABLE_WORKERS = 2
 """Up to so many workers get direct tables on dense ids: four bytes a distinct block and worker,
@@ -38,31 +40,34 @@ which stays below what an exact seen set may take. More workers share nothing bu
 class Served:
     """One served batch.
 
-    ``batch``  the rows of the trace.
-    ``keys``   their keys.
-    ``rows``   int32, requests × len(COUNTS): the counts of each request. Overwritten by the next batch.
+    ``batch``   the rows of the trace.
+    ``keys``    their keys.
+    ``rows``    int32, requests × len(COUNTS): the counts of each request. Overwritten by the next batch.
+    ``belady``  int32, the prefix hits of the Belady bound; None where it is not known.
     """
 
     batch: pa.RecordBatch
     keys: KeyBatch
-    rows: npt.NDArray[np.int32]
+    rows: Int32s
+    belady: Int32s | None = None
 
 
-class Engine:
-    """One order replay of ``trace`` under ``plan``.
+class Core:
+    """The caches, router and index of one order replay.
 
     ``capacity_blocks``  of each worker, None without bound.
-    ``database``         the token database, None for a trace without ids.
     ``log``              the event log, None where nobody reads it.
     """
 
-    def __init__(self, plan: Plan, trace: Trace, *, keep_events: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, keyed: KeyedTrace, capacity_blocks: int | None, *, keep_events: bool = False
+    ) -> None:
         self.plan = plan
-        self.trace = trace
-        self.database: TokenDatabase | None = _make_database(plan, trace)
-        self.capacity_blocks = _capacity_blocks(plan, trace, self.database)
+        self.capacity_blocks = capacity_blocks
+        self.has_keys = keyed.database is not None
+        self.block_tokens = keyed.trace.facts.block_tokens
         workers = plan.config.workers
-        dense = self.database is not None and self.database.dense and plan.config.seen == "exact"
+        dense = keyed.dense and plan.config.seen == "exact"
         direct = dense and workers <= DIRECT_TABLE_WORKERS
         self.log = EventLog() if keep_events or workers > 1 else None
         self.tiers = [self._make_tier(worker, direct) for worker in range(workers)]
@@ -77,38 +82,34 @@ class Engine:
             keep_events=keep_events,
         )
         self._rows = np.zeros((0, len(COUNTS)), dtype=np.int32)
-        self._facts = RequestFacts(_columns_of(plan))
 
     @property
     def distinct_blocks(self) -> int | None:
         """Distinct cacheable blocks asked for so far; None with ``seen = off``."""
-        return self._replay.distinct if self.database is not None else None
+        return self._replay.distinct if self.has_keys else None
 
     @property
     def resident_blocks(self) -> list[int]:
         """Blocks resident at each worker now."""
         return [tier.used for tier in self.tiers]
 
-    def run(self) -> Iterator[Served]:
-        """Serve the whole trace."""
-        for batch in read_ahead(self.trace.batches()):
-            yield self.serve(batch)
-
-    def serve(self, batch: pa.RecordBatch) -> Served:
-        """Serve one batch."""
-        keys = _keys(self.database, batch, keep_tails=self.plan.config.tails == "keep")
-        if len(self._rows) < batch.num_rows:
-            self._rows = np.zeros((batch.num_rows, len(COUNTS)), dtype=np.int32)
-        rows = self._rows[: batch.num_rows]
-        time_ns, facts = self._facts.of(batch)
-        self._replay.run(keys.keys, keys.offsets, keys.cacheable, rows, time_ns=time_ns, facts=facts)
-        return Served(batch, keys, rows)
+    def serve(self, item: Keyed, next_use: Int32s | None) -> Int32s:
+        """Serve one batch; the rows are overwritten by the next."""
+        count = item.batch.num_rows
+        if len(self._rows) < count:
+            self._rows = np.zeros((count, len(COUNTS)), dtype=np.int32)
+        rows = self._rows[:count]
+        keys = item.keys
+        self._replay.run(
+            keys.keys, keys.offsets, keys.cacheable, rows, time_ns=item.time_ns, facts=item.facts, next_use=next_use
+        )
+        return rows
 
     def _make_tier(self, worker: int, direct: bool) -> Tier:
         policy = None
         if self.plan.policy is not None and self.capacity_blocks is not None:
             seed = stream_seed(self.plan.config.seed, f"policy/worker {worker}")
-            policy = self.plan.policy.make(PolicyContext(self.capacity_blocks, seed, self.trace.facts.block_tokens))
+            policy = self.plan.policy.make(PolicyContext(self.capacity_blocks, seed, self.block_tokens))
             if not isinstance(policy, EvictionPolicy):
                 raise ConfigError(
                     f"eviction policy {self.plan.policy.spec.name} made a {type(policy).__name__}, "
@@ -117,27 +118,127 @@ class Engine:
         return Tier(policy, order=self.plan.config.order, dense=direct, log=self.log, worker=worker)
 
 
-def count_distinct(trace: Trace, database: TokenDatabase, *, keep_tails: bool) -> int:
-    """Distinct cacheable blocks of a whole trace: one pass with a cache without bound."""
-    tier = Tier(dense=database.dense)
-    seen = make_seen(database.dense, tier.direct_table)
-    replay = OrderReplay([tier], seen=seen)
-    for batch in trace.batches():
-        keys = database.keys(batch, keep_tails=keep_tails)
-        replay.run(keys.keys, keys.offsets, keys.cacheable, np.zeros((batch.num_rows, len(COUNTS)), dtype=np.int32))
-    return int(seen.distinct)
+class Engine:
+    """One order replay of ``trace`` under ``plan``, next to the Belady bound where that is known.
+
+    The bound is that of one cache as large as all workers' together.
+    """
+
+    def __init__(self, plan: Plan, trace: Trace, *, keep_events: bool = False) -> None:
+        self.keyed = keyed_trace(trace, [plan])
+        self.capacity_blocks = resolve_capacity(plan, self.keyed)
+        self.core = Core(plan, self.keyed, self.capacity_blocks, keep_events=keep_events)
+        self._wants_bound = wants_bound(plan, self.keyed)
+        self._wants_future = self._wants_bound or sees_future(plan)
+        if sees_future(plan) and not trace.rewindable:
+            raise ConfigError(f"{_policy_name(plan)} looks ahead, and {trace.name} can be read only once")
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether batches come with the hits of the Belady bound."""
+        return self._wants_bound
+
+    def run(self) -> Iterator[Served]:
+        """Serve the whole trace."""
+        if not self._wants_future:
+            for item in self.keyed.batches():
+                yield Served(item.batch, item.keys, self.core.serve(item, None))
+            return
+        with Future(self.keyed) as future:
+            bound = None
+            if self._wants_bound and self.capacity_blocks is not None:
+                bound = Bound(self.keyed, self.capacity_blocks * self.core.plan.config.workers, future.requests)
+            for item in self.keyed.batches():
+                next_use = future.take(len(item.keys.keys))
+                hits = bound.serve(item, next_use) if bound is not None else None
+                yield Served(item.batch, item.keys, self.core.serve(item, next_use), hits)
 
 
-def _columns_of(plan: Plan) -> tuple[str, ...]:
+class Bound:
+    """The Belady bound of one capacity over a pass of ``keyed``."""
+
+    def __init__(self, keyed: KeyedTrace, capacity_blocks: int, requests: int) -> None:
+        self._numbering = keyed.numbering()
+        self._bound = BeladyBound(capacity_blocks, requests)
+
+    def serve(self, item: Keyed, next_use: Int32s) -> Int32s:
+        """The prefix hits of each request of a batch."""
+        hits = np.zeros(item.batch.num_rows, dtype=np.int32)
+        keys = item.keys
+        self._bound.run(self._numbering.ids(keys), keys.offsets, keys.cacheable, next_use, hits)
+        return hits
+
+
+def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
+    """The keyed trace that all of ``plans`` can share: they differ in policy and capacity at most."""
+    columns = {column for plan in plans for column in columns_of(plan)}
+    return KeyedTrace(
+        trace, plans[0].tokens, keep_tails=plans[0].config.tails == "keep", columns=tuple(sorted(columns))
+    )
+
+
+def columns_of(plan: Plan) -> tuple[str, ...]:
+    """The trace columns that the plan's policy looks at."""
     spec = plan.policy.spec if plan.policy is not None else None
     return spec.columns if isinstance(spec, EvictionPolicySpec) else ()
 
 
-def _make_database(plan: Plan, trace: Trace) -> TokenDatabase | None:
-    if plan.tokens is None:
-        return None
-    database: TokenDatabase = plan.tokens.make(trace.facts, frozenset(trace.schema.names))
-    return database
+def sees_future(plan: Plan) -> bool:
+    """Whether the plan's policy needs to know next uses."""
+    spec = plan.policy.spec if plan.policy is not None else None
+    return isinstance(spec, EvictionPolicySpec) and spec.looks_ahead
+
+
+def wants_bound(plan: Plan, keyed: KeyedTrace) -> bool:
+    """Whether to find the Belady bound. ``auto``: where the trace can be read twice and its ids are
+    dense, so that the bound takes no more memory than the seen set may. Raises ConfigError for
+    ``on`` where it cannot be found."""
+    belady = plan.config.belady
+    if belady == "off" or plan.config.capacity == "infinite":
+        return False
+    if belady == "on":
+        if keyed.database is None:
+            raise ConfigError(f"--belady on: {keyed.trace.name} has no ids, so nothing is known of its future")
+        if not keyed.trace.rewindable:
+            raise ConfigError(f"--belady on needs the trace twice, and {keyed.trace.name} can be read only once")
+        return True
+    return keyed.trace.rewindable and keyed.dense and plan.config.seen == "exact"
+
+
+def resolve_capacity(plan: Plan, keyed: KeyedTrace, distinct: int | None = None) -> int | None:
+    """The capacity of each worker in blocks, None without bound. A share takes one pass, unless the
+    ``distinct`` blocks have been counted. Raises ConfigError for a share where they cannot be."""
+    if plan.capacity_share is None:
+        return plan.capacity_blocks
+    name = keyed.trace.name
+    if keyed.database is None:
+        raise ConfigError(f"--capacity = {plan.config.capacity}: {name} has no ids to count distinct blocks of")
+    if not keyed.trace.rewindable:
+        raise ConfigError(
+            f"--capacity = {plan.config.capacity}: a share needs the trace twice, and {name} can be read only "
+            "once; give blocks, or save it to a file"
+        )
+    if distinct is None:
+        distinct = count_distinct(keyed)
+    blocks = math.floor(distinct * plan.capacity_share)
+    if blocks == 0:
+        raise ConfigError(f"--capacity = {plan.config.capacity} of {distinct:,} distinct blocks is less than one block")
+    return blocks
+
+
+def count_distinct(keyed: KeyedTrace) -> int:
+    """Distinct cacheable blocks of a whole trace: one pass with a cache without bound."""
+    tier = Tier(dense=keyed.dense)
+    seen = make_seen(keyed.dense, tier.direct_table)
+    replay = OrderReplay([tier], seen=seen)
+    for item in keyed.batches():
+        rows = np.zeros((item.batch.num_rows, len(COUNTS)), dtype=np.int32)
+        replay.run(item.keys.keys, item.keys.offsets, item.keys.cacheable, rows)
+    return int(seen.distinct)
+
+
+def _policy_name(plan: Plan) -> str:
+    return f"eviction policy {plan.policy.spec.name}" if plan.policy is not None else "the policy"
 
 
 def _make_router(plan: Plan) -> RouterPolicy | None:
@@ -150,24 +251,3 @@ def _make_router(plan: Plan) -> RouterPolicy | None:
             "which is no kvbench.routing.RouterPolicy"
         )
     return router
-
-
-def _capacity_blocks(plan: Plan, trace: Trace, database: TokenDatabase | None) -> int | None:
-    if plan.capacity_share is None:
-        return plan.capacity_blocks
-    if database is None:
-        raise ConfigError(f"--capacity = {plan.config.capacity}: {trace.name} has no ids to count distinct blocks of")
-    if not trace.rewindable:
-        raise ConfigError(
-            f"--capacity = {plan.config.capacity}: a share needs the trace twice, and {trace.name} can be read only "
-            "once; give blocks, or save it to a file"
-        )
-    distinct = count_distinct(trace, database, keep_tails=plan.config.tails == "keep")
-    return max(1, math.floor(distinct * plan.capacity_share))
-
-
-def _keys(database: TokenDatabase | None, batch: pa.RecordBatch, *, keep_tails: bool) -> KeyBatch:
-    if database is not None:
-        return database.keys(batch, keep_tails=keep_tails)
-    rows = batch.num_rows
-    return KeyBatch(np.zeros(0, np.uint64), np.zeros(rows + 1, np.int64), np.zeros(rows, np.int32))

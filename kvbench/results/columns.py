@@ -34,6 +34,7 @@ class RequestColumns:
     full_blocks: Int64s
     hit_blocks: Int64s
     infinite_hit_blocks: Int64s
+    belady_hit_blocks: Int64s | None
 
     @classmethod
     def of(cls, served: Served, block_tokens: int | None) -> RequestColumns:
@@ -55,6 +56,7 @@ class RequestColumns:
             np.minimum(full, blocks),
             counts["hit_blocks"].astype(np.int64),
             np.maximum(counts["infinite_hit_blocks"], 0).astype(np.int64),
+            None if served.belady is None else served.belady.astype(np.int64),
         )
 
     def tokens_of(self, blocks: Int64s) -> Int64s:

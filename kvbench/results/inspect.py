@@ -47,7 +47,7 @@ def inspect_trace(
     plan = make_plan(RunConfig(tails=tails), registry, trace)  # type: ignore[arg-type]
     engine = Engine(plan, trace)
     totals = Totals(1)
-    use = BlockUse(trace.facts, dense=engine.database is not None and engine.database.dense)
+    use = BlockUse(trace.facts, dense=engine.keyed.dense)
     arrivals, inputs, outputs = _Values(), _Values(), _Values()
     sessions: set[str] = set()
     done = 0
@@ -60,7 +60,7 @@ def inspect_trace(
             outputs.add(numbers(batch.column("output_tokens").drop_null()))
         if "session_id" in batch.schema.names:
             sessions.update(batch.column("session_id").drop_null().unique().to_pylist())
-        if engine.database is not None:
+        if engine.keyed.database is not None:
             use.add(served, done)
         done += batch.num_rows
         if progress is not None:

@@ -30,7 +30,7 @@ MISS_REASONS = {
 @dataclass(frozen=True, slots=True)
 class RequestColumn:
     """One computed column: ``values`` gives it; ``needs`` says what must be known for it
-    (``ids``, ``seen``, ``workers``), else it is null."""
+    (``ids``, ``seen``, ``belady``, ``workers``), else it is null."""
 
     name: str
     values: Callable[[RequestColumns], Any]
@@ -51,6 +51,9 @@ COMPUTED: tuple[RequestColumn, ...] = (
     RequestColumn("resident_blocks", _count("resident_blocks"), "blocks that were resident, wherever they stand"),
     RequestColumn(
         "infinite_hit_blocks", _count("infinite_hit_blocks"), "leading blocks ever asked for before", needs="seen"
+    ),
+    RequestColumn(
+        "belady_hit_blocks", lambda c: c.belady_hit_blocks, "leading blocks that the Belady bound hits", needs="belady"
     ),
     RequestColumn("best_blocks", _count("best_blocks"), "longest prefix that any worker held", needs="workers"),
     RequestColumn(
@@ -80,7 +83,7 @@ COMPUTED: tuple[RequestColumn, ...] = (
 class RequestTable:
     """Makes the record batches of the ``requests`` table.
 
-    ``known``  what is known of this run: any of ``ids``, ``seen``, ``workers``.
+    ``known``  what is known of this run: any of ``ids``, ``seen``, ``belady``, ``workers``.
     """
 
     def __init__(self, trace_schema: pa.Schema, known: set[str]) -> None:

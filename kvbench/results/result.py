@@ -11,6 +11,8 @@ from kvbench.results.rates import ratio
 from kvbench.results.requests import MISS_REASONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from kvbench.plugins import Registry
@@ -57,22 +59,33 @@ def make_result(plan: Plan, trace: Trace, engine: Engine, totals: Totals, regist
 def wall_clock(result: ReplayResult, replay_s: float) -> dict[str, float]:
     """Speed of a replay that took ``replay_s`` seconds, reading and writing included."""
     asked = (result.summary["blocks"] or {"asked": 0})["asked"]
+    return wall_clock_of(result.summary["requests"]["done"], asked, replay_s)
+
+
+def wall_clock_of(requests: int, blocks: int, replay_s: float) -> dict[str, float]:
+    """Seconds, and requests and blocks a second."""
     seconds = max(replay_s, 1e-9)
-    return {
-        "replay_s": replay_s,
-        "requests_per_s": result.summary["requests"]["done"] / seconds,
-        "blocks_per_s": asked / seconds,
-    }
+    return {"replay_s": replay_s, "requests_per_s": requests / seconds, "blocks_per_s": blocks / seconds}
+
+
+def plugin_versions(plans: Sequence[Plan], registry: Registry) -> dict[str, Any]:
+    """Versions of kvbench and of the distributions whose parts are used."""
+    used = {registry.distribution(part.spec) for plan in plans for part in plan.parts}
+    others = {each.name: each.version for each in sorted(used, key=str) if each.name != "kvbench"}
+    return {"kvbench": own_version(), "plugins": others}
+
+
+def trace_facts(trace: Trace) -> dict[str, Any]:
+    """The facts and the digest of a trace that has been read."""
+    return {**dataclasses.asdict(trace.facts), "digest": trace.digest, "ids": trace.ids}
 
 
 def _manifest(plan: Plan, trace: Trace, engine: Engine, registry: Registry) -> dict[str, Any]:
-    distributions = {registry.distribution(part.spec) for part in plan.parts}
     return {
         "version": RESULT_VERSION,
-        "kvbench": own_version(),
-        "plugins": {dist.name: dist.version for dist in sorted(distributions, key=str) if dist.name != "kvbench"},
+        **plugin_versions([plan], registry),
         "config": plan.to_dict(engine.capacity_blocks),
-        "trace": {**dataclasses.asdict(trace.facts), "digest": trace.digest, "ids": trace.ids},
+        "trace": trace_facts(trace),
     }
 
 
@@ -89,6 +102,7 @@ def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[s
         },
         "tokens": {"input": totals.input_tokens, "output": totals.output_tokens},
         "rates": totals.rates(totals.hits, known=has_ids),
+        "belady_rates": totals.rates(totals.belady, known=engine.has_bound),
         "infinite_rates": totals.rates(totals.infinite, known=has_seen),
         "blocks": _blocks(totals, engine) if has_ids else None,
         "misses": _misses(totals, has_ids=has_ids, has_seen=has_seen),
@@ -112,13 +126,14 @@ def _blocks(totals: Totals, engine: Engine) -> dict[str, int | None]:
         "asked": counts["blocks"],
         "full": totals.full_blocks,
         "hit": counts["hit_blocks"],
-        "infinite_hit": counts["infinite_hit_blocks"] if engine.distinct_blocks is not None else None,
-        "distinct": engine.distinct_blocks,
+        "belady_hit": totals.belady.blocks if engine.has_bound else None,
+        "infinite_hit": counts["infinite_hit_blocks"] if engine.core.distinct_blocks is not None else None,
+        "distinct": engine.core.distinct_blocks,
         "stored": counts["stored_blocks"],
         "evicted": counts["evicted_blocks"],
         "truncated": counts["truncated_blocks"],
         "duplicate": counts["miss_gap_blocks"],
-        "resident_at_end": sum(engine.resident_blocks),
+        "resident_at_end": sum(engine.core.resident_blocks),
     }
 
 
@@ -148,6 +163,6 @@ def _workers(totals: Totals, engine: Engine) -> dict[str, Any]:
         "predicted_blocks": totals.counts["predicted_blocks"] if several else None,
         "each": [
             {"worker": i, "requests": r, "input_tokens": t, "hit_tokens": h, "resident_blocks": held}
-            for i, (r, t, h, held) in enumerate(zip(requests, tokens, hits, engine.resident_blocks, strict=True))
+            for i, (r, t, h, held) in enumerate(zip(requests, tokens, hits, engine.core.resident_blocks, strict=True))
         ],
     }

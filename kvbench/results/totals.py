@@ -58,6 +58,7 @@ class Totals:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS[1:], 0))
     hits: HitSums = field(default_factory=HitSums)
     infinite: HitSums = field(default_factory=HitSums)
+    belady: HitSums = field(default_factory=HitSums)
     worker_requests: Int64s = field(init=False)
     worker_input_tokens: Int64s = field(init=False)
     worker_hit_tokens: Int64s = field(init=False)
@@ -81,6 +82,8 @@ class Totals:
                 self.counts[name] += value
         self.hits.add(columns.hit_blocks, columns)
         self.infinite.add(columns.infinite_hit_blocks, columns)
+        if columns.belady_hit_blocks is not None:
+            self.belady.add(columns.belady_hit_blocks, columns)
         worker = counts["worker"]
         for into, values in (
             (self.worker_requests, None),
@@ -99,12 +102,22 @@ class Totals:
         """All named rates of ``hits``; all None unless ``known``."""
         blocks = self.counts["blocks"]
         values = {
-            "token": ratio(hits.tokens, self.input_tokens if blocks else 0),
+            "token": ratio(hits.tokens, self.input_tokens),
             "block": ratio(hits.blocks, blocks),
-            "full_block": ratio(hits.full_blocks, self.full_blocks if blocks else 0),
+            "full_block": ratio(hits.full_blocks, self.full_blocks),
             "request_mean": ratio(hits.ratio_sum, self.requests_with_blocks),
-            "request_mean_token": ratio(hits.token_ratio_sum, self.requests if blocks else 0),
-            "request_any": ratio(hits.requests, self.requests if blocks else 0),
-            "block_any": ratio(self.counts["resident_blocks"] if hits is self.hits else hits.blocks, blocks),
+            "request_mean_token": ratio(hits.token_ratio_sum, self.requests),
+            "request_any": ratio(hits.requests, self.requests),
+            "block_any": ratio(self._found_anywhere(hits), blocks),
         }
         return values if known else dict.fromkeys(values)
+
+    def _found_anywhere(self, hits: HitSums) -> int:
+        """Blocks found wherever they stand. An infinite cache finds every cacheable block that was
+        asked for before; the Belady bound counts prefixes, and of prefix ids there is nothing else
+        to find."""
+        if hits is self.hits:
+            return self.counts["resident_blocks"]
+        if hits is self.infinite:
+            return self.counts["cacheable_blocks"] - self.counts["miss_first_seen_blocks"]
+        return hits.blocks

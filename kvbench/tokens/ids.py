@@ -22,24 +22,18 @@ if TYPE_CHECKING:
 
     from kvbench.trace.schema import TraceFacts
 
-AS_FILE_SAYS = "file-says"
-
 
 class IdsDatabase(TokenDatabase):
-    """``kind`` and ``scope`` override what the trace's metadata says, unless ``file-says``."""
+    """Keys from ``block_ids``, by the kind and scope of the trace's facts."""
 
-    def __init__(
-        self, facts: TraceFacts, columns: frozenset[str], *, kind: str = AS_FILE_SAYS, scope: str = AS_FILE_SAYS
-    ) -> None:
+    def __init__(self, facts: TraceFacts, columns: frozenset[str]) -> None:
         super().__init__(facts, columns)
-        self.kind = facts.id_kind if kind == AS_FILE_SAYS else kind
-        self.scope = facts.id_scope if scope == AS_FILE_SAYS else scope
-        if self.scope == "session" and "session_id" not in columns:
+        if facts.id_scope == "session" and "session_id" not in columns:
             raise TraceError("ids of scope session need a column session_id, which this trace has not")
 
     @property
     def dense(self) -> bool:
-        return self.facts.dense and self.kind == "prefix" and not self._told_apart()
+        return self.facts.dense and self.facts.id_kind == "prefix" and not self._told_apart()
 
     def keys(self, batch: pa.RecordBatch, *, keep_tails: bool) -> KeyBatch:
         offsets, values = list_parts(batch.column("block_ids"))
@@ -51,16 +45,16 @@ class IdsDatabase(TokenDatabase):
         return KeyBatch(self._mixed(batch, ids, offsets), offsets, blocks.astype(np.int32))
 
     def _told_apart(self) -> list[str]:
-        return self.namespace_columns() + (["session_id"] if self.scope == "session" else [])
+        return self.namespace_columns() + (["session_id"] if self.facts.id_scope == "session" else [])
 
     def _mixed(
         self, batch: pa.RecordBatch, ids: npt.NDArray[np.uint64], offsets: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint64]:
-        if self.kind == "prefix" and not self._told_apart():
+        if self.facts.id_kind == "prefix" and not self._told_apart():
             return ids
-        roots, rows = self.namespace_rows(batch, ("session_id",) if self.scope == "session" else ())
+        roots, rows = self.namespace_rows(batch, ("session_id",) if self.facts.id_scope == "session" else ())
         words = np.array([int.from_bytes(root[:8], "little") for root in roots], dtype=np.uint64)
         keys = np.empty_like(ids)
-        mix = mix_ids if self.kind == "prefix" else chain_ids
+        mix = mix_ids if self.facts.id_kind == "prefix" else chain_ids
         mix(ids, offsets, np.ascontiguousarray(words[rows]), keys)
         return keys

@@ -144,8 +144,9 @@ def test_workers_that_get_nothing_change_nothing(make_trace, rows, capacity, ord
 def test_dense_numbers_and_any_numbers_give_the_same_result(make_trace, rows, capacity, order):
     number: dict[int, int] = {}
     dense = [[number.setdefault(key, len(number)) for key in row] for row in rows]
-    fast = replayed(make_trace(dense, dense=True), capacity=capacity, order=order)
-    assert fast.requests.equals(replayed(make_trace(dense), capacity=capacity, order=order).requests)
+    belady = "off" if capacity == "infinite" else "on"
+    fast = replayed(make_trace(dense, dense=True), capacity=capacity, order=order, belady=belady)
+    assert fast.requests.equals(replayed(make_trace(dense), capacity=capacity, order=order, belady=belady).requests)
 
 
 def test_a_trace_without_ids_has_no_rates(make_trace):

@@ -1,0 +1,90 @@
+"""A trace with its keys: what all replays of it share, decoded once for each pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvbench.replays.facts import RequestFacts
+from kvbench.tokens import KeyBatch
+from kvbench.trace.readahead import read_ahead
+from kvbench.trace.rows import Interner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kvbench.replays.plan import ChosenPart
+    from kvbench.tokens import TokenDatabase
+    from kvbench.trace.reader import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """One batch: its rows, their keys, and the facts that policies asked for (see
+    :class:`kvbench.replays.facts.RequestFacts`)."""
+
+    batch: pa.RecordBatch
+    keys: KeyBatch
+    time_ns: npt.NDArray[np.int64] | None
+    facts: npt.NDArray[np.int32] | None
+
+
+class KeyedTrace:
+    """``trace`` through a token database.
+
+    ``tokens``      the token database; None for a trace without ids.
+    ``keep_tails``  partial last blocks are cacheable.
+    ``columns``     columns that a policy looks at.
+    """
+
+    def __init__(
+        self, trace: Trace, tokens: ChosenPart | None, *, keep_tails: bool, columns: tuple[str, ...] = ()
+    ) -> None:
+        self.trace = trace
+        self.keep_tails = keep_tails
+        self.database: TokenDatabase | None = None
+        if tokens is not None:
+            self.database = tokens.make(trace.facts, frozenset(trace.schema.names))
+        self._columns = columns
+
+    @property
+    def dense(self) -> bool:
+        """Whether the keys are dense block ids."""
+        return self.database is not None and self.database.dense
+
+    def batches(self) -> Iterator[Keyed]:
+        """One pass over the whole trace."""
+        facts = RequestFacts(self._columns)
+        for batch in read_ahead(self.trace.batches()):
+            time_ns, table = facts.of(batch)
+            yield Keyed(batch, self._keys(batch), time_ns, table)
+
+    def numbering(self) -> Numbering:
+        """Gives each key a dense id, the same ones in each pass."""
+        return Numbering(None if self.dense else Interner())
+
+    def _keys(self, batch: pa.RecordBatch) -> KeyBatch:
+        if self.database is not None:
+            return self.database.keys(batch, keep_tails=self.keep_tails)
+        rows = batch.num_rows
+        return KeyBatch(np.zeros(0, np.uint64), np.zeros(rows + 1, np.int64), np.zeros(rows, np.int32))
+
+
+class Numbering:
+    """Dense ids of one pass: first-seen order; the keys themselves where they are dense already."""
+
+    def __init__(self, interner: Interner | None) -> None:
+        self._interner = interner
+
+    def ids(self, keys: KeyBatch) -> npt.NDArray[np.uint64]:
+        """The dense id of each key of a batch."""
+        if self._interner is None:
+            return keys.keys
+        ids = np.empty_like(keys.keys)
+        self._interner.intern(keys.keys, ids)
+        return ids

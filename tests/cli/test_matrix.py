@@ -1,0 +1,71 @@
+"""Several policies and capacities in one command."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+import kvbench
+
+if TYPE_CHECKING:
+    from conftest import Cli
+
+POLICIES = ["--policy", "lru", "--policy", "fifo"]
+
+
+def test_cells_are_the_replays_they_stand_for(cli: Cli, sample: Path) -> None:
+    document = json.loads(cli("replay", sample, *POLICIES, "--capacity", "100,10%", "--json").out)
+    assert [(cell["policy"], cell["capacity"]) for cell in document["cells"]] == [
+        ("lru", "100"),
+        ("fifo", "100"),
+        ("lru", "10%"),
+        ("fifo", "10%"),
+    ]
+    for cell in document["cells"]:
+        alone = kvbench.replay(sample, policy=cell["policy"], capacity=cell["capacity"]).summary
+        assert cell["capacity_blocks"] == alone["capacity_blocks"]
+        assert cell["evicted_blocks"] == alone["blocks"]["evicted"]
+        for rates in ("rates", "belady_rates", "infinite_rates"):
+            assert cell[rates] == alone[rates]
+
+
+def test_table_marks_the_best_of_each_capacity_between_its_bounds(cli: Cli, sample: Path) -> None:
+    lines = cli("replay", sample, *POLICIES, "--capacity", "100,1k").out.splitlines()
+    assert sum(" * " in line for line in lines[3:]) >= 2
+    assert sum("Belady (bound)" in line for line in lines) == 2
+    assert sum("infinite (bound)" in line for line in lines) == 2
+    assert any("points" in line for line in lines)
+
+
+def test_output_has_a_row_a_cell(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    assert cli("replay", sample, *POLICIES, "--capacity", "100,1k", "-o", "cells.parquet").code == 0
+    table = pq.read_table(tmp_path / "cells.parquet")
+    assert table["policy"].to_pylist() == ["lru", "fifo"] * 2
+    assert table["capacity_blocks"].to_pylist() == [100, 100, 1_000, 1_000]
+    rate = kvbench.replay(sample, capacity=100).rates["token"]
+    assert table["token_rate"][0].as_py() == rate
+
+
+def test_run_file_may_list_policies_and_capacities(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "run.toml").write_text('capacity = [100, "1k"]\npolicy = ["lru", {name = "fifo"}]\n')
+    printed = cli("replay", sample, "--config", "run.toml", "--print-config")
+    assert tomllib.loads(printed.out)["policy"] == [{"name": "lru"}, {"name": "fifo"}]
+    (tmp_path / "again.toml").write_text(printed.out)
+    first = json.loads(cli("replay", sample, "--config", "run.toml", "--json").out)["cells"]
+    assert json.loads(cli("replay", "--config", "again.toml", "--json").out)["cells"] == first
+
+
+def test_events_of_a_matrix_are_refused(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    run = cli("replay", sample, *POLICIES, "--capacity", "100", "--events", "events.parquet")
+    assert run.code == 2
+    assert "--events" in run.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_cell_of_a_matrix_is_named(cli: Cli, sample: Path) -> None:
+    assert "lur" in cli("replay", sample, "--policy", "lru", "--policy", "lur", "--capacity", "10").err
+    assert "at least one block" in cli("replay", sample, "--capacity", "10,0").err
