@@ -15,6 +15,7 @@ from kvbench.atomic import same_file
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.specs import ParamValue
+from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +80,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{option(name)} = {value} must be at least 1")
+        if self.block_tokens is not None and self.block_tokens > MAX_TOKENS:
+            raise ConfigError(f"--block-tokens = {self.block_tokens} must be at most {MAX_TOKENS:,}")
         if self.workers == 1 and self.router is not None:
             raise ConfigError("--router has no effect with one worker; give --workers, or leave it out")
         if self.capacity == "infinite" and self.policy is not None:
@@ -167,5 +170,5 @@ def _read_toml(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None

@@ -66,7 +66,7 @@ def kvbench_trace_formats() -> Iterable[TraceFormatSpec]:  # type: ignore[empty-
 
     @kvbench.hookimpl
     def kvbench_trace_formats():
-        yield kvbench.TraceFormatSpec("mine", MyFormat, "What it reads.", suffixes=(".mine",))
+        yield kvbench.TraceFormatSpec("mine", MyFormat, "What it reads.")
     """
 
 

@@ -8,6 +8,7 @@ built-in parts stay out of ``kvbench --help``.
 from __future__ import annotations
 
 import importlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,7 +27,8 @@ class Param:
     """One parameter of a part.
 
     ``type`` is one of bool, int, float, str. ``default`` of ``None`` makes the parameter
-    required. ``choices`` and ``minimum`` bound the values that are accepted.
+    required. ``choices``, ``minimum`` and ``maximum`` bound the values that are accepted; a float
+    must be finite in any case.
     """
 
     name: str
@@ -35,19 +37,24 @@ class Param:
     help: str
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    maximum: float | None = None
 
     def parse(self, value: ParamValue, owner: str) -> ParamValue:
         """``value`` (text from the command line, or typed from TOML) as this parameter's type."""
         try:
             parsed = self._convert(value)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, OverflowError):
             raise ConfigError(
                 f"{owner}: parameter {self.name} = {value!r} is not of type {self.type.__name__}"
             ) from None
+        if isinstance(parsed, float) and not math.isfinite(parsed):
+            raise ConfigError(f"{owner}: parameter {self.name} = {value!r} must be a finite number")
         if self.choices and parsed not in self.choices:
             raise ConfigError(f"{owner}: parameter {self.name} = {value!r} is not one of {', '.join(self.choices)}")
         if self.minimum is not None and not isinstance(parsed, str) and not parsed >= self.minimum:
             raise ConfigError(f"{owner}: parameter {self.name} = {value!r} is below {self.minimum:g}")
+        if self.maximum is not None and not isinstance(parsed, str) and not parsed <= self.maximum:
+            raise ConfigError(f"{owner}: parameter {self.name} = {value!r} is above {self.maximum:,.12g}")
         return parsed
 
     def _convert(self, value: ParamValue) -> ParamValue:
@@ -146,13 +153,9 @@ class RouterPolicySpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class TraceFormatSpec(Spec):
-    """Reads a foreign trace. ``factory(**params)`` makes a :class:`kvbench.trace.formats.TraceFormat`.
-
-    ``suffixes``  file endings of the format, without compression (``(".jsonl",)``).
-    """
+    """Reads a foreign trace. ``factory(**params)`` makes a :class:`kvbench.trace.formats.TraceFormat`."""
 
     kind: ClassVar[str] = "trace format"
-    suffixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

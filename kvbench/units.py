@@ -1,4 +1,4 @@
-"""Sizes, counts and durations as people write them: ``64GiB``, ``10k``, ``10%``, ``1.5ms``.
+"""Sizes and counts as people write them: ``64GiB``, ``10k``, ``10%``; and durations to read.
 
 Decimal prefixes are powers of 1000, binary ones powers of 1024 (GB = 10⁹, GiB = 2³⁰).
 """
@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from kvbench.errors import ConfigError
+from kvbench.errors import ConfigError, shorten
 
-_NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([A-Za-zµ%]*)\s*$")
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)(?:[eE]([0-9]+))?\s*([A-Za-zµ%]*)\s*$")
+
+MAX_DIGITS = 18
+"""Of a number, before and after the point each, and the largest power of ten: more are never meant."""
+
+MAX_TOKENS = 2**32 - 1
+"""Lengths in tokens are 32-bit numbers in a trace."""
 
 BYTE_UNITS = {
     "B": 1,
@@ -27,15 +37,19 @@ BYTE_UNITS = {
     "PiB": 2**50,
 }
 COUNT_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
-TIME_UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 
 
 def split_quantity(text: str) -> tuple[Fraction, str]:
     """The number and the unit of ``text``, exactly. Raises ConfigError when there is no number."""
+    if text.strip().startswith("-"):
+        raise ConfigError(f"{shorten(text)} must not be negative")
     match = _NUMBER.match(text)
     if match is None:
-        raise ConfigError(f"{text!r} is not a number with an optional unit; write for example 10k, 64GiB, 10% or 5ms")
-    return Fraction(match.group(1).replace("_", "")), match.group(2)
+        raise ConfigError(f"{shorten(text)} is not a number with an optional unit; write for example 10k, 64GiB or 10%")
+    digits, exponent, unit = match.group(1).replace("_", ""), match.group(2) or "0", match.group(3)
+    if any(len(part) > MAX_DIGITS for part in (*digits.split("."), exponent)) or int(exponent) > MAX_DIGITS:
+        raise ConfigError(f"{shorten(text)} is out of range: numbers go up to {MAX_DIGITS} digits and e{MAX_DIGITS}")
+    return Fraction(f"{digits}e{exponent}"), unit
 
 
 def parse_bytes(text: str) -> int:
@@ -48,16 +62,17 @@ def parse_count(text: str) -> int:
     return _scaled(text, COUNT_UNITS, "a count")
 
 
-def parse_duration_ns(text: str) -> int:
-    """Nanoseconds from ``30s``, ``1.5ms`` or ``2h``."""
-    return _scaled(text, TIME_UNITS_NS, "a duration")
+def unknown_unit(unit: str, units: Iterable[str]) -> str:
+    """What to say of a unit that is none of ``units``: the right spelling if it is one of them, and all of them."""
+    known = [name for name in units if name]
+    meant = next((name for name in known if name.lower() == unit.lower()), None)
+    return f"unit {unit!r} is not one of {', '.join(known)}" + (f"; did you mean {meant}?" if meant else "")
 
 
 def _scaled(text: str, units: dict[str, int], what: str) -> int:
     number, unit = split_quantity(text)
     if unit not in units:
-        known = ", ".join(name for name in units if name)
-        raise ConfigError(f"{text!r} is not {what}: unit {unit!r} is not one of {known}")
+        raise ConfigError(f"{text!r} is not {what}: {unknown_unit(unit, units)}")
     value = number * units[unit]
     if value.denominator != 1:
         raise ConfigError(f"{text!r} is not {what}: it is not a whole number")

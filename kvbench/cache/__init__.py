@@ -1,7 +1,8 @@
 """Where blocks live and what happened to them (compiled).
 
 table.pyx    key → slot: a hash table, or an array where ids are dense
-tier.pyx     a bounded set of blocks: lookup, room, sweep, pins, counts
+slots.pyx    the slots of a tier: free, taken, pinned, counted
+tier.pyx     one request at a tier: lookup, room, sweep
 seen.pyx     every key ever asked for: first use or eviction?
 events.pyx   every change of residency, in order
 """

@@ -2,43 +2,89 @@
 
 Every error that kvbench raises on purpose becomes one line on standard error and exit code 2
 here, and nowhere else. Results go to standard output; warnings, progress and errors to standard
-error.
+error. An interrupted or terminated run removes the files that it began.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
 
-import click
+from kvbench.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, KvbenchError
 
-from kvbench.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, KvbenchError
+if TYPE_CHECKING:
+    from types import FrameType
+
+OUTPUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a write can fail with. Files that are written have an error of their own, so it was standard output."""
+
+
+class _Terminated(BaseException):
+    """The system asked the process to end."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
+    try:
+        _end_well_when_terminated()
+        code = _run(arguments)
+    except KvbenchError as error:
+        _fail(str(error), EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        _fail("interrupted; nothing was written", EXIT_INTERRUPTED)
+    except _Terminated:
+        _fail("terminated; nothing was written", EXIT_TERMINATED)
+    except MemoryError as error:
+        _fail(f"out of memory: {error}", EXIT_BAD_INPUT)
+    except BrokenPipeError:
+        # The reader of our output went away (`kvbench … | head`).
+        _let_go_of_output()
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is not None or error.errno not in OUTPUT_ERRNOS:
+            raise
+        _let_go_of_output()
+        _fail(f"standard output: {error.strerror or error}", EXIT_BAD_INPUT)
+    else:
+        sys.exit(code)
+
+
+def _run(arguments: list[str] | None) -> int:
+    # Imported here, where an interrupt is caught.
+    import click
+
     from kvbench.cli.root import root
 
     try:
         code = root.main(arguments, prog_name="kvbench", standalone_mode=False)
-    except KvbenchError as error:
-        _fail(str(error), EXIT_BAD_INPUT)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        _fail("interrupted; nothing was written", EXIT_INTERRUPTED)
-    except MemoryError as error:
-        _fail(f"out of memory: {error}", EXIT_BAD_INPUT)
-    except BrokenPipeError:
-        # The reader of our output went away (`kvbench … | head`). Python would complain again
-        # while flushing at exit, so standard output is pointed at nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    else:
-        sys.exit(code if isinstance(code, int) else 0)
+        return error.exit_code
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else EXIT_OK
 
 
-def _fail(message: str, code: int) -> None:
-    click.echo(f"error: {message}", err=True)
+def _end_well_when_terminated() -> None:
+    def terminate(number: int, _: FrameType | None) -> NoReturn:
+        # A second one ends the process at once.
+        signal.signal(number, signal.SIG_DFL)
+        raise _Terminated
+
+    # Only the main thread may set a handler; a program that calls main() in another has its own.
+    with suppress(ValueError):
+        signal.signal(signal.SIGTERM, terminate)
+
+
+def _let_go_of_output() -> None:
+    """Point standard output at nothing: Python would complain again while flushing it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
     sys.exit(code)

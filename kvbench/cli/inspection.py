@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvbench.cli.tables import Printer, add_remarks, number, percent, simple_table
+from rich.markup import escape
+
+from kvbench.cli.tables import Printer, add_remarks, number, percent, rejections, simple_table
 from kvbench.results.rates import RATES
 from kvbench.units import format_duration_ns
 
@@ -13,7 +15,7 @@ def print_inspection(report: dict[str, Any]) -> None:
     """Print the report of :func:`kvbench.results.inspect.inspect_trace`."""
     out = Printer()
     facts = report["trace"]
-    out.print(f"[bold]{facts['name']}[/bold] · {report['rows']:,} requests · {_identity(facts)}")
+    out.print(f"[bold]{escape(facts['name'])}[/bold] · {report['rows']:,} requests · {_identity(facts)}")
     if facts["source_name"]:
         out.print(f"made from {facts['source_name']} ({facts['source_format']}) {facts['source_digest']}", style="dim")
     out.print()
@@ -28,6 +30,8 @@ def print_inspection(report: dict[str, Any]) -> None:
         for line in _sharing(report["blocks"]):
             out.print(line)
         out.print()
+    for line in rejections(report["rejected"], report["rejected_examples"]):
+        out.print(escape(line))
     for remark in report["remarks"]:
         out.print(f"note: {remark}")
 

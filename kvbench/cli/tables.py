@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kvbench.results.rates import RATES
@@ -82,7 +83,7 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
         out.print(_workers(summary))
         out.print()
     for line in _remarks(result, config):
-        out.print(line)
+        out.print(escape(line))
     _print_clock(out, result.wall_clock)
 
 
@@ -220,15 +221,20 @@ def _times(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
+def rejections(count: int, examples: list[str]) -> list[str]:
+    """Lines on the rows that were left out; none if there are none."""
+    if not count:
+        return []
+    return [f"rejected: {count:,} rows, for example:", *(f"  {example}" for example in examples)]
+
+
 def _remarks(result: ReplayResult, config: RunConfig) -> list[str]:
     summary = result.summary
     remarks = []
     workers = summary["workers"]
     if (workers["max_over_mean_requests"] or 0) > 2 and summary["requests"]["done"] > 10 * workers["count"]:
         remarks.append(f"note: the busiest worker served {workers['max_over_mean_requests']:.1f} times the mean load")
-    if summary["requests"]["rejected"]:
-        remarks.append(f"rejected: {summary['requests']['rejected']:,} rows, for example:")
-        remarks += [f"  {example}" for example in summary["requests"]["rejected_examples"]]
+    remarks += rejections(summary["requests"]["rejected"], summary["requests"]["rejected_examples"])
     if summary["rates"]["block"] in (0.0, 1.0):
         remarks.append(
             "note: a rate of exactly 0 or 1 is often a mistake; kvbench trace inspect shows what reuse there is"

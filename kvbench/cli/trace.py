@@ -51,18 +51,20 @@ def import_(ctx: click.Context, /, source: Path, output: Path | None, format_: s
     Rows are sorted by arrival and checked one by one; block ids are numbered anew, 0, 1, 2, … in
     first-seen order, which changes no hit and makes replays fast.
     """
+    from kvbench.trace.formats.text import Lines
     from kvbench.trace.importer import guess_format, import_trace
 
     registry = registry_of(ctx)
+    lines = Lines(source)
     if format_ is None:
         formats = [(spec.name, spec.load()()) for spec in registry.specs(TraceFormatSpec)]
-        name, reader = guess_format(source, formats)
+        name, reader = guess_format(lines, formats)
         guessed = " (guessed)"
     else:
         name, reader = _make(registry, TraceFormatSpec, format_, "--format")
         guessed = ""
     target = output if output is not None else Path(_stem(source.name) + ".arrow")
-    report = import_trace(source, target, format=reader, **settings)
+    report = import_trace(lines, target, format=reader, **settings)
     click.echo(f"{source}: {name}{guessed}, {report.rows:,} rows", nl=False)
     click.echo(f", {report.distinct_blocks:,} distinct blocks" if report.distinct_blocks is not None else "")
     if report.skipped:

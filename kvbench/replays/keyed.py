@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvbench.errors import TraceError
 from kvbench.replays.facts import RequestFacts
 from kvbench.tokens import KeyBatch
 from kvbench.trace.readahead import read_ahead
@@ -47,9 +48,8 @@ class KeyedTrace:
     ) -> None:
         self.trace = trace
         self.keep_tails = keep_tails
-        self.database: TokenDatabase | None = None
-        if tokens is not None:
-            self.database = tokens.make(trace.facts, frozenset(trace.schema.names))
+        self._tokens = tokens
+        self.database = self._make_database()
         self._columns = columns
 
     @property
@@ -60,17 +60,28 @@ class KeyedTrace:
     def batches(self) -> Iterator[Keyed]:
         """One pass over the whole trace."""
         facts = RequestFacts(self._columns)
+        # A database may count what it meets, and each pass must give the same keys.
+        database = self._make_database()
         for batch in read_ahead(self.trace.batches()):
             time_ns, table = facts.of(batch)
-            yield Keyed(batch, self._keys(batch), time_ns, table)
+            yield Keyed(batch, self._keys(database, batch), time_ns, table)
 
     def numbering(self) -> Numbering:
         """Gives each key a dense id, the same ones in each pass."""
         return Numbering(None if self.dense else Interner())
 
-    def _keys(self, batch: pa.RecordBatch) -> KeyBatch:
-        if self.database is not None:
-            return self.database.keys(batch, keep_tails=self.keep_tails)
+    def _make_database(self) -> TokenDatabase | None:
+        if self._tokens is None:
+            return None
+        try:
+            database: TokenDatabase = self._tokens.make(self.trace.facts, frozenset(self.trace.schema.names))
+        except TraceError as error:
+            raise TraceError(f"{self.trace.name}: {error}") from None
+        return database
+
+    def _keys(self, database: TokenDatabase | None, batch: pa.RecordBatch) -> KeyBatch:
+        if database is not None:
+            return database.keys(batch, keep_tails=self.keep_tails)
         rows = batch.num_rows
         return KeyBatch(np.zeros(0, np.uint64), np.zeros(rows + 1, np.int64), np.zeros(rows, np.int32))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kvbench.config import NOT_PART_OF_RESULT, PartChoice, RunConfig, option, parse_part
 from kvbench.errors import ConfigError, KvbenchError, PluginError, TraceError, one_line
 from kvbench.specs import EvictionPolicySpec, ParamValue, RouterPolicySpec, Spec, TokenDatabaseSpec
-from kvbench.units import BYTE_UNITS, parse_bytes, parse_count, split_quantity
+from kvbench.units import BYTE_UNITS, COUNT_UNITS, parse_bytes, parse_count, split_quantity, unknown_unit
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -141,6 +141,8 @@ def parse_capacity(capacity: int | str, block_bytes: int | None) -> tuple[int | 
         blocks = parse_bytes(text) // block_bytes
         if blocks == 0:
             raise ConfigError(f"--capacity = {text} is smaller than one block of {block_bytes:,} bytes")
+    elif unit not in COUNT_UNITS:
+        raise ConfigError(f"--capacity = {text}: {unknown_unit(unit, (*COUNT_UNITS, *BYTE_UNITS, '%'))}")
     else:
         blocks = parse_count(text)
         if blocks == 0:

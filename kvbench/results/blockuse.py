@@ -11,6 +11,8 @@ from kvbench.trace.columns import numbers
 from kvbench.trace.rows import Interner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from kvbench.replays.engine import Served
@@ -76,13 +78,17 @@ class BlockUse:
             },
         }
 
-    def remarks(self) -> list[str]:
-        """Sentences on ids that do not keep what they promise."""
+    def remarks(self, number_of: Callable[[int], int]) -> list[str]:
+        """Sentences on ids that do not keep what they promise; ``number_of`` a row (from 0) is what to call it."""
         return [
             *self._two_parents.remark(
-                "ids with different predecessors in different rows", "they stand for content, not for a prefix"
+                "ids with different predecessors in different rows",
+                "they stand for content, not for a prefix",
+                number_of,
             ),
-            *self._two_sizes.remark("ids seen at two sizes", "hits on them are cut to the request's own tokens"),
+            *self._two_sizes.remark(
+                "ids seen at two sizes", "hits on them are cut to the request's own tokens", number_of
+            ),
         ]
 
     def _grow(self, wanted: int) -> None:
@@ -132,7 +138,7 @@ class _Oddity:
             if self._row is None:
                 self._row = int(rows[odd][0])
 
-    def remark(self, what: str, so: str) -> list[str]:
+    def remark(self, what: str, so: str, number_of: Callable[[int], int]) -> list[str]:
         if self._row is None:
             return []
-        return [f"{what}: {len(self._ids):,} (row {self._row + 1} first); {so}"]
+        return [f"{what}: {len(self._ids):,} (row {number_of(self._row)} first); {so}"]

@@ -18,12 +18,13 @@ from kvbench.results.blockuse import BlockUse
 from kvbench.results.columns import RequestColumns
 from kvbench.results.rates import ratio
 from kvbench.results.totals import Totals
-from kvbench.trace.columns import numbers
+from kvbench.trace.columns import numbers, validity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from kvbench.plugins import Registry
     from kvbench.trace.reader import Trace
@@ -49,8 +50,9 @@ def inspect_trace(
     totals = Totals(1)
     use = BlockUse(trace.facts, dense=engine.keyed.dense)
     arrivals, inputs, outputs = _Values(), _Values(), _Values()
+    silent = _Silent()
     sessions: set[str] = set()
-    done = 0
+    done, rows = 0, trace.rows
     for served in engine.run():
         batch = served.batch
         totals.add(RequestColumns.of(served, trace.facts.block_tokens))
@@ -58,19 +60,21 @@ def inspect_trace(
         inputs.add(numbers(batch.column("input_tokens")))
         if "output_tokens" in batch.schema.names:
             outputs.add(numbers(batch.column("output_tokens").drop_null()))
+            silent.note(batch.column("output_tokens"), done)
         if "session_id" in batch.schema.names:
             sessions.update(batch.column("session_id").drop_null().unique().to_pylist())
         if engine.keyed.database is not None:
             use.add(served, done)
         done += batch.num_rows
         if progress is not None:
-            progress(done, trace.rows)
+            progress(done, rows)
     has_ids = trace.ids is not None
     gaps = np.diff(arrivals.all())
     report: dict[str, Any] = {
         "trace": {**dataclasses.asdict(trace.facts), "name": trace.name, "digest": trace.digest, "ids": trace.ids},
         "rows": done,
         "rejected": trace.rejected.count,
+        "rejected_examples": trace.rejected.examples,
         "columns": list(trace.schema.names),
         "sessions": len(sessions) if "session_id" in trace.schema.names else None,
         "arrivals": _arrivals(arrivals.all(), gaps),
@@ -80,7 +84,7 @@ def inspect_trace(
         "infinite_rates": totals.rates(totals.infinite, known=has_ids),
         "blocks": use.summary(totals) if has_ids else None,
     }
-    report["remarks"] = _remarks(report, gaps, outputs.all(), use)
+    report["remarks"] = _remarks(report, gaps, silent, use, trace.rejected.number_of)
     return report
 
 
@@ -114,6 +118,20 @@ class _Values:
         }
 
 
+class _Silent:
+    """Counts the rows without output tokens, and notes the first (from 0); null is unknown, not none."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.first = 0
+
+    def note(self, column: pa.Array, first_row: int) -> None:
+        found = np.flatnonzero((numbers(column) == 0) & validity(column))
+        if len(found) and not self.rows:
+            self.first = first_row + int(found[0])
+        self.rows += len(found)
+
+
 def _arrivals(arrivals: Int64s, gaps: Int64s) -> dict[str, Any]:
     if len(arrivals) == 0:
         return {"first_ns": None, "last_ns": None, "span_ns": None, "distinct": 0, "ties": 0, "gap_ns": None}
@@ -131,20 +149,24 @@ def _arrivals(arrivals: Int64s, gaps: Int64s) -> dict[str, Any]:
     }
 
 
-def _remarks(report: dict[str, Any], gaps: Int64s, outputs: Int64s, use: BlockUse) -> list[str]:
-    """What a reader of results should know, with row numbers (counted from 1) where there are rows to look at."""
+def _remarks(
+    report: dict[str, Any], gaps: Int64s, silent: _Silent, use: BlockUse, number_of: Callable[[int], int]
+) -> list[str]:
+    """What a reader of results should know, with the rows of the file (counted from 1) to look at.
+
+    ``number_of`` gives the number in the file of a row that was not left out (from 0).
+    """
     remarks = []
     ties = report["arrivals"]["ties"]
     if len(gaps) and ties >= TIED_SHARE * len(gaps):
-        row = int(np.flatnonzero(gaps == 0)[0]) + 2
+        row = number_of(int(np.flatnonzero(gaps == 0)[0]) + 1)
         remarks.append(
             f"{ties:,} of {len(gaps):,} neighbouring rows ({ties / len(gaps):.0%}) arrive at the same time, row {row} "
             "first: the clock was coarse, so a timed replay has bursts that the recorded service may not have had"
         )
-    silent = np.flatnonzero(outputs == 0)
-    if len(silent):
-        remarks.append(f"{len(silent):,} rows have no output tokens, row {int(silent[0]) + 1} first")
-    remarks += use.remarks()
+    if silent.rows:
+        remarks.append(f"{silent.rows:,} rows have no output tokens, row {number_of(silent.first)} first")
+    remarks += use.remarks(number_of)
     rate = report["infinite_rates"]["block"]
     if rate in (0.0, 1.0):
         remarks.append(f"the infinite-cache rate is exactly {rate:g}: check the block size and what the ids stand for")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvbench.atomic import atomic_path
-from kvbench.errors import OutputError
+from kvbench.atomic import atomic_paths
+from kvbench.errors import OutputError, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -52,14 +52,22 @@ class TableWriter:
 
 
 @contextmanager
-def write_parquet(path: str | Path, schema: pa.Schema, *, force: bool) -> Iterator[TableWriter]:
-    """A writer whose file takes the name ``path`` when the block ends well."""
-    with atomic_path(path, force) as temporary:
-        try:
-            with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-                yield TableWriter(writer, schema)
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
+def write_parquet(tables: Sequence[tuple[str | Path, pa.Schema]], *, force: bool) -> Iterator[list[TableWriter]]:
+    """A writer for each (path, schema); the files take their names when the block ends well and all are whole."""
+    with atomic_paths([path for path, _ in tables], force) as temporaries, ExitStack() as stack:
+        yield [
+            stack.enter_context(_writer(path, temporary, schema))
+            for (path, schema), temporary in zip(tables, temporaries, strict=True)
+        ]
+
+
+@contextmanager
+def _writer(path: str | Path, temporary: Path, schema: pa.Schema) -> Iterator[TableWriter]:
+    try:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            yield TableWriter(writer, schema)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {reason(error)}") from error
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:

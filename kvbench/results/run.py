@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from kvbench.errors import ConfigError
+from kvbench.atomic import same_file
+from kvbench.errors import ConfigError, OutputError
 from kvbench.replays.engine import Engine
 from kvbench.replays.plan import make_plan
 from kvbench.results.columns import RequestColumns
@@ -59,7 +61,23 @@ def open_configured(config: RunConfig, source: TraceSource | None = None) -> Tra
         if config.trace is None:
             raise ConfigError("no trace: name one on the command line, or as 'trace' in the run file")
         source = config.trace
-    return open_trace(source, block_tokens=config.block_tokens, tail_rule=config.tail_rule, on_error=config.on_error)
+    for path in (config.output, config.events):
+        if path is not None and _is_same_file(source, path):
+            raise OutputError(f"{path} is the trace that is read; give another name")
+    return open_trace(
+        source,
+        block_tokens=config.block_tokens,
+        tail_rule=config.tail_rule,
+        id_kind=config.id_kind,
+        id_scope=config.id_scope,
+        on_error=config.on_error,
+    )
+
+
+def _is_same_file(source: TraceSource, path: str) -> bool:
+    if source == "-":
+        return same_file("/dev/stdin", path)
+    return isinstance(source, (str, Path)) and same_file(source, path)
 
 
 def run_replay(
@@ -82,17 +100,17 @@ def run_replay(
     """
     trace = open_configured(config, source)
     plan = make_plan(config, registry, trace)
-    recorder = Recorder(plan, trace, keep_requests=keep_requests)
+    engine = Engine(plan, trace, keep_events=config.events is not None)
+    recorder = Recorder(plan, trace, keep_requests=keep_requests, has_bound=engine.has_bound)
     with ExitStack() as stack:
         recorder.open(stack)
-        engine = Engine(plan, trace, keep_events=config.events is not None)
-        done = 0
+        done, rows = 0, trace.rows
         started = clock() if clock is not None else 0.0
         for served in engine.run():
             recorder.add(engine, served, done)
             done += served.batch.num_rows
             if progress is not None:
-                progress(done, trace.rows)
+                progress(done, rows)
         result = make_result(plan, trace, engine, recorder.totals, registry)
         if clock is not None:
             result.wall_clock = wall_clock(result, clock() - started)
@@ -103,7 +121,7 @@ def run_replay(
 class Recorder:
     """Adds up the totals of a replay and streams out its tables."""
 
-    def __init__(self, plan: Plan, trace: Trace, *, keep_requests: bool) -> None:
+    def __init__(self, plan: Plan, trace: Trace, *, keep_requests: bool, has_bound: bool) -> None:
         config = plan.config
         self.totals = Totals(config.workers)
         self._plan = plan
@@ -113,6 +131,8 @@ class Recorder:
             known.add("seen")
         if known and config.workers > 1:
             known.add("workers")
+        if known and has_bound:
+            known.add("belady")
         self._table = RequestTable(trace.schema, known)
         self._kept = Collector(self._table.schema) if keep_requests else None
         self._requests: TableWriter | None = None
@@ -121,10 +141,11 @@ class Recorder:
     def open(self, stack: ExitStack) -> None:
         """Open the files that were asked for."""
         config = self._plan.config
-        if config.output is not None:
-            self._requests = stack.enter_context(write_parquet(config.output, self._table.schema, force=config.force))
-        if config.events is not None:
-            self._events = stack.enter_context(write_parquet(config.events, EVENTS_SCHEMA, force=config.force))
+        wanted = [(config.output, self._table.schema), (config.events, EVENTS_SCHEMA)]
+        tables = [(path, schema) for path, schema in wanted if path is not None]
+        writers = iter(stack.enter_context(write_parquet(tables, force=config.force)))
+        self._requests = next(writers) if config.output is not None else None
+        self._events = next(writers) if config.events is not None else None
 
     def add(self, engine: Engine, served: Served, first: int) -> None:
         """Take in one served batch, whose first request is number ``first``."""
@@ -135,10 +156,11 @@ class Recorder:
             batch = self._table.batch(columns, first)
             for sink in sinks:
                 sink.write(batch)
-        if self._events is not None and engine.log is not None:
+        log = engine.core.log
+        if self._events is not None and log is not None:
             arrival_ns = numbers(served.batch.column("arrival_ns"))
-            self._events.write(events_batch(engine.log, first, arrival_ns, engine.tiers[0].name))
-            engine.log.clear()
+            self._events.write(events_batch(log, first, arrival_ns, engine.core.tiers[0].name))
+            log.clear()
 
     def finish(self, result: ReplayResult) -> None:
         """Write the manifests and hand over the rows that were kept."""

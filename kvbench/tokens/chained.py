@@ -48,7 +48,10 @@ class ChainedDatabase(TokenDatabase):
         if algorithm not in ALGORITHMS:
             raise ConfigError(f"algorithm {algorithm!r} is not one of {', '.join(ALGORITHMS)}")
         if facts.block_tokens is None:
-            raise TraceError("this trace does not say its block size; give it with --block-tokens")
+            raise TraceError(
+                "the file does not say its block size, and its token ids fit any; "
+                "give one with --block-tokens, for example 16"
+            )
         self.block_tokens = facts.block_tokens
         self.digest = ALGORITHMS[algorithm]
 

@@ -7,17 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from kvbench.tokens.namespace import Namespace
+from kvbench.trace.columns import validity
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
     from kvbench.trace.schema import TraceFacts
 
+    Int64s = npt.NDArray[np.int64]
+
 NAMESPACE_COLUMNS = ("model", "adapter", "tenant")
 """Trace columns that fill fields of the namespace (the tenant its salt)."""
+
+SESSION = "session_id"
+LONE_ROW = "row without session"
+"""The tags of ids that mean something in their session only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class KeyBatch:
 
 
 class TokenDatabase(ABC):
-    """Turns record batches into keys.
+    """Turns the record batches of one pass over a trace, in order, into keys.
 
     ``facts``    what holds for the whole trace.
     ``columns``  the columns it has.
@@ -46,6 +53,7 @@ class TokenDatabase(ABC):
         self.facts = facts
         self.columns = columns
         self._roots: dict[tuple[str, ...], bytes] = {}
+        self._lone_count = 0
 
     @property
     def dense(self) -> bool:
@@ -59,40 +67,47 @@ class TokenDatabase(ABC):
         """The columns of this trace that fill namespaces."""
         return [name for name in NAMESPACE_COLUMNS if name in self.columns]
 
-    def namespace_rows(
-        self, batch: pa.RecordBatch, extra: tuple[str, ...] = ()
-    ) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+    def namespace_rows(self, batch: pa.RecordBatch, *, by_session: bool = False) -> tuple[list[bytes], Int64s]:
         """The distinct namespace roots of a batch, and for each row the position of its own.
 
-        ``extra`` names further columns whose values are told apart, as tags.
+        ``by_session`` tells sessions apart, too; a row without a session is one of its own.
         """
-        names = [*self.namespace_columns(), *extra]
-        codes = np.zeros(batch.num_rows, dtype=np.int64)
-        values: list[list[str]] = []
-        for name in names:
-            encoded = batch.column(name).cast("string").fill_null("").dictionary_encode()
-            distinct = encoded.dictionary.to_pylist()
-            codes = codes * max(len(distinct), 1) + encoded.indices.to_numpy(zero_copy_only=False)
-            values.append(distinct)
-        present, rows = np.unique(codes, return_inverse=True)
-        roots = []
-        for code in present.tolist():
-            picked = []
-            for distinct in reversed(values):
-                code, at = divmod(code, max(len(distinct), 1))
-                picked.append(distinct[at])
-            roots.append(self._root(tuple(names), tuple(reversed(picked))))
-        return roots, rows
+        names = self.namespace_columns()
+        columns = [batch.column(name).cast("string").fill_null("") for name in names]
+        if by_session:
+            names += [SESSION, LONE_ROW]
+            columns += [batch.column(SESSION).cast("string").fill_null(""), self._lone_rows(batch.column(SESSION))]
+        rows = np.zeros(batch.num_rows, dtype=np.int64)
+        examples = np.zeros(min(1, batch.num_rows), dtype=np.int64)
+        for column in columns:
+            encoded = column.dictionary_encode()
+            # Below rows × rows, whatever the number of columns.
+            codes = rows * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+            _, examples, rows = np.unique(codes, return_index=True, return_inverse=True)
+        picked = [column.take(examples).to_pylist() for column in columns]
+        found = list(zip(*picked, strict=True)) if columns else [()] * len(examples)
+        # Those of the batch before are at hand, and no more: sessions come and go.
+        known, self._roots = self._roots, {}
+        for values in found:
+            self._roots[values] = known[values] if values in known else _root(dict(zip(names, values, strict=True)))
+        return [self._roots[values] for values in found], rows
 
-    def _root(self, names: tuple[str, ...], values: tuple[str, ...]) -> bytes:
-        """The root of one combination; empty bytes for the empty namespace."""
-        if values not in self._roots:
-            given = dict(zip(names, values, strict=True))
-            namespace = Namespace(
-                model=given.pop("model", ""),
-                adapter=given.pop("adapter", ""),
-                salt=given.pop("tenant", ""),
-                tags=given,
-            )
-            self._roots[values] = b"" if namespace.is_empty() else namespace.root()
-        return self._roots[values]
+    def _lone_rows(self, sessions: pa.Array) -> pa.Array:
+        """A number for each row without a session, counted over the whole pass; empty for the others."""
+        lone = np.flatnonzero(~validity(sessions))
+        texts = [""] * len(sessions)
+        for row in lone.tolist():
+            self._lone_count += 1
+            texts[row] = str(self._lone_count)
+        return pa.array(texts, pa.string())
+
+
+def _root(given: dict[str, str]) -> bytes:
+    """The root of one combination; empty bytes for the empty namespace."""
+    namespace = Namespace(
+        model=given.pop("model", ""),
+        adapter=given.pop("adapter", ""),
+        salt=given.pop("tenant", ""),
+        tags=given,
+    )
+    return b"" if namespace.is_empty() else namespace.root()

@@ -29,7 +29,9 @@ class IdsDatabase(TokenDatabase):
     def __init__(self, facts: TraceFacts, columns: frozenset[str]) -> None:
         super().__init__(facts, columns)
         if facts.id_scope == "session" and "session_id" not in columns:
-            raise TraceError("ids of scope session need a column session_id, which this trace has not")
+            raise TraceError(
+                "ids of scope session need a column session_id, and there is none; give --id-scope file"
+            )
 
     @property
     def dense(self) -> bool:
@@ -52,7 +54,7 @@ class IdsDatabase(TokenDatabase):
     ) -> npt.NDArray[np.uint64]:
         if self.facts.id_kind == "prefix" and not self._told_apart():
             return ids
-        roots, rows = self.namespace_rows(batch, ("session_id",) if self.facts.id_scope == "session" else ())
+        roots, rows = self.namespace_rows(batch, by_session=self.facts.id_scope == "session")
         words = np.array([int.from_bytes(root[:8], "little") for root in roots], dtype=np.uint64)
         keys = np.empty_like(ids)
         mix = mix_ids if self.facts.id_kind == "prefix" else chain_ids

@@ -8,6 +8,7 @@ import numpy as np
 
 from kvbench.errors import ConfigError
 from kvbench.trace.schema import TAIL_RULES
+from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from kvbench.trace.columns import Int64s
@@ -30,9 +31,9 @@ class Interval(NamedTuple):
 
 
 def check_block_tokens(block_tokens: int | None) -> None:
-    """Raises ConfigError for a block size that is given and below 1."""
-    if block_tokens is not None and block_tokens < 1:
-        raise ConfigError(f"block_tokens = {block_tokens} is not a block size; it must be at least 1")
+    """Raises ConfigError for a block size that is given and out of range."""
+    if block_tokens is not None and not 1 <= block_tokens <= MAX_TOKENS:
+        raise ConfigError(f"block_tokens = {block_tokens} is not a block size; it must be from 1 to {MAX_TOKENS:,}")
 
 
 def id_count(tokens: Int64s, block_tokens: int, tail_rule: str) -> Int64s:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from kvbench.errors import TraceError
+from kvbench.atomic import same_file
+from kvbench.errors import OutputError, TraceError
 from kvbench.trace.blocksize import check_block_tokens
 from kvbench.trace.columns import numbers
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
@@ -18,6 +19,7 @@ from kvbench.trace.formats.text import Lines
 from kvbench.trace.numbering import Numbering
 from kvbench.trace.recut import split
 from kvbench.trace.schema import COLUMNS, TraceFacts, make_schema
+from kvbench.trace.sources import is_trace
 from kvbench.trace.validate import BatchValidator, OnError
 from kvbench.trace.writer import TraceWriter, check_output
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kvbench.trace.columns import Int64s
+
+    ImportSource: TypeAlias = str | Path | Lines
 
 COARSE_TIE_SHARE = 0.1
 """From this share of equal neighbouring arrivals on, the report says that the clock was coarse."""
@@ -55,10 +59,13 @@ class ImportReport:
     source_digest: str = ""
 
 
-def guess_format(path: str | Path, formats: Sequence[tuple[str, TraceFormat]]) -> tuple[str, TraceFormat]:
-    """The one of ``formats`` (name, format) that ``path`` looks like. Raises TraceError if none or several."""
-    lines = Lines(Path(path))
-    head = lines.head()
+def guess_format(source: ImportSource, formats: Sequence[tuple[str, TraceFormat]]) -> tuple[str, TraceFormat]:
+    """The one of ``formats`` (name, format) that ``source`` looks like. Raises TraceError if none or several.
+
+    Give the same :class:`Lines` to :func:`import_trace` where the source can be read only once.
+    """
+    lines = _lines(source)
+    head = _foreign_head(lines)
     if not head.strip():
         raise TraceError(f"{lines.name}: is empty")
     found = [(name, candidate) for name, candidate in formats if candidate.sniff(head, lines.name)]
@@ -70,7 +77,7 @@ def guess_format(path: str | Path, formats: Sequence[tuple[str, TraceFormat]]) -
 
 
 def import_trace(
-    source: str | Path,
+    source: ImportSource,
     output: str | Path,
     *,
     format: TraceFormat,
@@ -90,7 +97,11 @@ def import_trace(
     output is left.
     """
     check_output(output)
-    lines = Lines(Path(source))
+    check_block_tokens(block_tokens)
+    lines = _lines(source)
+    if same_file(lines.path, output):
+        raise OutputError(f"{output} is the file that is imported; give another name")
+    _foreign_head(lines)
     log = ReadLog(skip=on_error == "skip")
     table = _collect(format, lines, log)
     steps = _count_steps_back(table, lines.name, strict_order)
@@ -105,6 +116,8 @@ def import_trace(
             clock.see(good)
             writer.write(numbering.renumbered(good))
             report.rows += good.num_rows
+        if report.rows == 0:
+            raise _nothing_left(lines, log)
     report.skipped, report.skipped_examples = log.rejected.count, log.rejected.examples
     report.distinct_blocks = numbering.distinct
     report.estimated_arrivals = log.estimated_arrivals
@@ -113,11 +126,34 @@ def import_trace(
     return report
 
 
+def _lines(source: ImportSource) -> Lines:
+    return source if isinstance(source, Lines) else Lines(Path(source))
+
+
+def _foreign_head(lines: Lines) -> bytes:
+    """The first bytes of a foreign trace. Raises TraceError for a file that is a trace already."""
+    head = lines.head()
+    if is_trace(head):
+        raise TraceError(
+            f"{lines.name}: is an Arrow or Parquet file already, and import is for foreign ones; "
+            "`kvbench trace inspect` says whether it can be replayed as it is"
+        )
+    return head
+
+
+def _nothing_left(lines: Lines, log: ReadLog) -> TraceError:
+    if not log.rejected.count:
+        return TraceError(f"{lines.name}: has no rows")
+    return TraceError(
+        f"{lines.name}: no row is left, for none of {log.rejected.count:,} is good; {log.rejected.examples[0]}"
+    )
+
+
 def _collect(format: TraceFormat, lines: Lines, log: ReadLog) -> pa.Table:
     """All rows in file order: version 1 columns that hold anything, and the row column."""
     batches = list(format.read(lines, log))
     if not batches:
-        raise TraceError(f"{lines.name}: has no rows")
+        raise _nothing_left(lines, log)
     table = pa.Table.from_batches(batches)
     if ROW_COLUMN not in table.schema.names:
         table = table.append_column(ROW_COLUMN, pa.array(np.arange(1, table.num_rows + 1, dtype=np.uint64)))
@@ -130,7 +166,6 @@ def _collect(format: TraceFormat, lines: Lines, log: ReadLog) -> pa.Table:
 
 def _facts(format: TraceFormat, lines: Lines, block_tokens: int | None) -> TraceFacts:
     facts = format.facts()
-    check_block_tokens(block_tokens)
     return dataclasses.replace(
         facts,
         block_tokens=facts.block_tokens if block_tokens is None else block_tokens,

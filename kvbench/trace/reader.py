@@ -9,9 +9,9 @@ from kvbench.errors import ConfigError, TraceError
 from kvbench.trace.blocksize import check_block_tokens
 from kvbench.trace.conform import conform
 from kvbench.trace.digest import TraceDigest
-from kvbench.trace.recut import Recutter, split
+from kvbench.trace.recut import Recutter, gathered, split
 from kvbench.trace.rejects import Rejected
-from kvbench.trace.schema import TAIL_RULES, TraceFacts, id_column, normalise_schema
+from kvbench.trace.schema import ID_KINDS, ID_SCOPES, TAIL_RULES, TraceFacts, id_column, normalise_schema
 from kvbench.trace.sources import Source, open_source, reading
 from kvbench.trace.validate import BatchValidator, OnError
 
@@ -81,12 +81,17 @@ class Trace:
             yield batch
         self.digest = digest.value()
 
-    def _checked(self) -> Iterator[pa.RecordBatch]:
-        validator = BatchValidator(self.facts, self.name, self._on_error, rejected=self.rejected)
+    def _sound(self) -> Iterator[pa.RecordBatch]:
+        """The batches of the source, none of them damaged."""
         for raw in self._source.batches():
             with reading(self.name):
                 # Buffers of a damaged file may point anywhere; per row, not per id, this is cheap.
                 raw.validate(full=True)
+            yield raw
+
+    def _checked(self) -> Iterator[pa.RecordBatch]:
+        validator = BatchValidator(self.facts, self.name, self._on_error, rejected=self.rejected)
+        for raw in gathered(self._sound()):
             for piece in split(raw):
                 batch, failures = conform(piece, self.schema, self.name)
                 bad = validator.check(batch, failures)
@@ -98,20 +103,27 @@ def open_trace(
     *,
     block_tokens: int | None = None,
     tail_rule: str | None = None,
+    id_kind: str | None = None,
+    id_scope: str | None = None,
     on_error: OnError = "fail",
 ) -> Trace:
     """Open a trace; nothing but its schema is read yet.
 
     ``source``        path of an Arrow IPC file, Arrow IPC stream or Parquet file; ``-`` for a stream on
                       standard input; an open binary file with a stream; a pyarrow Table or RecordBatchReader.
-    ``block_tokens``, ``tail_rule``  instead of what the file's metadata says.
+    ``block_tokens``, ``tail_rule``, ``id_kind``, ``id_scope``  instead of what the file's metadata says.
     ``on_error``      ``fail``: a bad row raises; ``skip``: it is left out and counted.
 
     Raises TraceError when the source cannot be read or is no trace.
     """
     check_block_tokens(block_tokens)
-    if tail_rule is not None and tail_rule not in TAIL_RULES:
-        raise ConfigError(f"tail_rule = {tail_rule!r} is not one of {', '.join(TAIL_RULES)}")
+    for setting, value, choices in (
+        ("tail_rule", tail_rule, TAIL_RULES),
+        ("id_kind", id_kind, ID_KINDS),
+        ("id_scope", id_scope, ID_SCOPES),
+    ):
+        if value is not None and value not in choices:
+            raise ConfigError(f"{setting} = {value!r} is not one of {', '.join(choices)}")
     if on_error not in ("fail", "skip"):
         raise ConfigError(f"on_error = {on_error!r} is not one of fail, skip")
     name, opened = open_source(source)
@@ -120,5 +132,7 @@ def open_trace(
         facts,
         block_tokens=facts.block_tokens if block_tokens is None else block_tokens,
         tail_rule=facts.tail_rule if tail_rule is None else tail_rule,
+        id_kind=facts.id_kind if id_kind is None else id_kind,
+        id_scope=facts.id_scope if id_scope is None else id_scope,
     )
     return Trace(opened, name, facts, on_error)

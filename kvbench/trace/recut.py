@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kvbench.errors import TraceError
 from kvbench.trace.columns import list_parts
 from kvbench.trace.schema import is_list
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 65_536
 MAX_IDS = 524_288
 """4 MiB of block ids: larger batches are no faster, and memory and the time between two of them grow."""
+
+FEW_ROWS = 256
+"""Batches with fewer rows are joined before they are checked."""
 
 
 class Recutter:
@@ -69,6 +73,38 @@ def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     cutter = Recutter()
     yield from cutter.push(batch)
     yield from cutter.flush()
+
+
+def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``batches``, of which those with few rows are joined: work per batch would outweigh that per row.
+
+    An error comes after the rows that came before it.
+    """
+    small: list[pa.RecordBatch] = []
+    rows = 0
+    try:
+        for batch in batches:
+            if batch.num_rows >= FEW_ROWS:
+                yield from _all_in_one(small)
+                small, rows = [], 0
+                yield batch
+                continue
+            small.append(batch)
+            rows += batch.num_rows
+            if rows >= FEW_ROWS:
+                yield from _all_in_one(small)
+                small, rows = [], 0
+    except TraceError:
+        yield from _all_in_one(small)
+        raise
+    yield from _all_in_one(small)
+
+
+def _all_in_one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2:
+        return batches
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
+    return joined
 
 
 def _running_ids(batch: pa.RecordBatch) -> Int64s:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kvbench.errors import TraceError, shorten
+from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +100,7 @@ class TraceFacts:
             return cls()
         try:
             said = json.loads(metadata[METADATA_KEY])
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TraceError(f"{where}: metadata kvbench.trace is not JSON: {error}") from None
         if not isinstance(said, dict):
             raise TraceError.at(where, None, "metadata kvbench.trace", said, "must be a JSON object")
@@ -121,9 +122,9 @@ def canonical_json(value: object) -> str:
 
 
 def _check_version(version: object, where: str) -> None:
-    if version == SCHEMA_VERSION:
+    if version == SCHEMA_VERSION and type(version) is int:
         return
-    newer = isinstance(version, int) and version > SCHEMA_VERSION
+    newer = type(version) is int and version > SCHEMA_VERSION
     advice = "update kvbench" if newer else "make it anew with `kvbench trace import`"
     rule = f"this kvbench reads trace schema version {SCHEMA_VERSION}; {advice}"
     raise TraceError.at(where, None, "schema version", version, rule)
@@ -135,10 +136,9 @@ def _check_fact(name: str, value: object, where: str) -> None:
         if value not in choices:
             raise TraceError.at(where, None, f"fact {name}", value, f"must be one of {', '.join(choices)}")
     elif name == "block_tokens":
-        if value is not None and (type(value) is not int or value < 1):
-            raise TraceError.at(
-                where, None, "fact block_tokens", value, "must be a whole number of at least 1, or null"
-            )
+        if value is not None and (type(value) is not int or not 1 <= value <= MAX_TOKENS):
+            rule = f"must be a whole number from 1 to {MAX_TOKENS:,}, or null"
+            raise TraceError.at(where, None, "fact block_tokens", value, rule)
     elif name == "dense":
         if not isinstance(value, bool):
             raise TraceError.at(where, None, "fact dense", value, "must be true or false")

@@ -7,6 +7,7 @@ stream, Parquet. Everything that Arrow says against a file becomes a one-line Tr
 from __future__ import annotations
 
 import mmap
+import os
 import stat
 import sys
 import weakref
@@ -17,7 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvbench.errors import TraceError
+from kvbench.errors import TraceError, reason
+from kvbench.trace.formats.text import Lines, is_compressed
 from kvbench.trace.schema import COLUMN_BY_NAME
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def open_source(source: object) -> tuple[str, Source]:
     if isinstance(source, pa.RecordBatchReader):
         return "batches", ReaderSource(source, "batches")
     if source == "-":
-        return "-", open_stream(sys.stdin.buffer, "-")
+        return "-", _open_stdin()
     if isinstance(source, (str, Path)):
         return str(source), open_path(Path(source))
     if hasattr(source, "read"):
@@ -70,14 +72,15 @@ def open_path(path: Path) -> Source:
     """The batches of a file of any of the three kinds, or of a named pipe with a stream."""
     name = str(path)
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
             raise TraceError(f"{name}: is a directory; give one trace file")
-        if not stat.S_ISREG(mode):
+        # What the system makes up as it is read, in /proc for one, is a regular file without a size.
+        if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
             return _open_pipe(path)
         mapped = _map_file(path)
-    except OSError as error:
-        raise TraceError(f"{name}: cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{name}: cannot be read: {reason(error)}") from error
     head = mapped[:FILE_PREFIX_BYTES]
     if head.startswith(PARQUET_MAGIC):
         return ParquetSource(path)
@@ -85,13 +88,29 @@ def open_path(path: Path) -> Source:
         return IpcFileSource(mapped, name)
     if head.startswith(CONTINUATION):
         return MappedStreamSource(mapped, name)
-    raise _not_a_trace(name)
+    raise _not_a_trace(name, Lines(path).head(FILE_PREFIX_BYTES) if is_compressed(head) else head)
 
 
 def _open_pipe(path: Path) -> Source:
-    file = path.open("rb")
+    return _owned(path.open("rb", buffering=0), str(path))
+
+
+def _open_stdin() -> Source:
+    if sys.stdin is None:
+        raise TraceError("-: standard input is closed")
     try:
-        source = open_stream(file, str(path))
+        descriptor = os.dup(sys.stdin.fileno())
+    except (OSError, ValueError):
+        # Something else stands in for it, and has no descriptor.
+        return open_stream(sys.stdin.buffer, "-")
+    return _owned(os.fdopen(descriptor, "rb", buffering=0), "-")
+
+
+def _owned(file: IO[bytes], name: str) -> Source:
+    """The batches of ``file``, which is closed with them. It is not buffered: a thread that waits inside of
+    a buffered file keeps its lock, and the interpreter cannot end then."""
+    try:
+        source = open_stream(file, name)
     except BaseException:
         file.close()
         raise
@@ -114,10 +133,15 @@ def open_stream(file: Any, name: str) -> Source:
     if head.startswith(IPC_FILE_MAGIC):
         head = b""
     elif not head.startswith(CONTINUATION):
-        raise _not_a_trace(name)
+        raise _not_a_trace(name, head)
     tap = _Tap(file, head)
     with reading(name):
         return ReaderSource(pa.ipc.open_stream(tap), name, tap)
+
+
+def is_trace(head: bytes) -> bool:
+    """Whether a file with these first bytes is of a kind that a trace can be read from."""
+    return head.startswith((IPC_FILE_MAGIC, CONTINUATION, PARQUET_MAGIC))
 
 
 @contextmanager
@@ -292,8 +316,6 @@ class _Tap:
 
 def _map_file(path: Path) -> mmap.mmap:
     with path.open("rb") as file:
-        if not file.read(1):
-            raise TraceError(f"{path}: is empty")
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
@@ -312,7 +334,16 @@ def _require_end(last: bytes, name: str) -> None:
         raise TraceError(f"{name}: is cut short or damaged: the stream has no end-of-stream mark")
 
 
-def _not_a_trace(name: str) -> TraceError:
+def _not_a_trace(name: str, head: bytes) -> TraceError:
+    """The error for a file that starts with ``head``, decompressed if it can be."""
+    if is_trace(head):
+        return TraceError(f"{name}: is compressed as a whole; decompress it (Arrow and Parquet compress inside)")
+    if is_compressed(head):
+        return TraceError(
+            f"{name}: is compressed; decompress it if it is an Arrow stream, or convert it with "
+            "`kvbench trace import FILE -o OUTPUT.arrow`"
+        )
+    file = "FILE" if name == "-" else name
     return TraceError(
-        f"{name}: is neither an Arrow nor a Parquet file; convert it with `kvbench trace import {name} OUTPUT`"
+        f"{name}: is neither an Arrow nor a Parquet file; convert it with `kvbench trace import {file} -o OUTPUT.arrow`"
     )

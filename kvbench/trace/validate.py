@@ -109,6 +109,7 @@ class BatchValidator:
                 raise error
             self.rejected.add(str(error))
         self.rejected.count += max(0, len(rows) - MAX_EXAMPLES)
+        self.rejected.rows.extend(row_numbers[rows].tolist())
         bad = np.zeros(len(row_numbers), np.bool_)
         bad[rows] = True
         return bad

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +109,13 @@ def test_missing_block_size_says_how_to_give_it_and_what_would_fit(cli: Cli, tmp
         (["--capacity", "10", "--policy", "lru,window"], ("window", "key=value")),
         (["--capacity", "0"], ("--capacity = 0", "at least one block")),
         (["--capacity", "ten"], ("ten", "not a number")),
+        (["--capacity", "-5"], ("-5", "must not be negative")),
+        (["--capacity", "1e5000"], ("1e5000", "out of range")),
+        (["--capacity", "1e99999999"], ("1e99999999", "out of range")),
+        (["--capacity", "9" * 5000], ("9999", "out of range")),
+        (["--capacity", "64gib", "--block-bytes", "1"], ("gib", "did you mean GiB?", "MB")),
+        (["--capacity", "5", "--block-bytes", "1mib"], ("mib", "did you mean MiB?")),
+        (["--block-tokens", "4294967296"], ("--block-tokens", "4,294,967,295")),
         (["--capacity", "5GiB"], ("--block-bytes",)),
         (["--capacity", "5B", "--block-bytes", "10B"], ("smaller than one block",)),
         (["--capacity", "200%"], ("share",)),
@@ -117,7 +126,8 @@ def test_missing_block_size_says_how_to_give_it_and_what_would_fit(cli: Cli, tmp
         (["--order", "access"], ("no effect", "--capacity")),
         (["--workers", "2", "--router", "max-prefix,fallback=none"], ("fallback", "random, round-robin")),
         (["--tokens", "chained"], ("block_ids", "chained", "token_ids")),
-        (["--tokens", "ids,scope=session,kind=prefix", "--block-tokens", "0"], ("--block-tokens",)),
+        (["--id-scope", "session,", "--block-tokens", "0"], ("--id-scope", "session")),
+        (["--block-tokens", "0"], ("--block-tokens",)),
         (["--config", "none.toml"], ("none.toml", "cannot be read")),
         (["--seed", "x"], ("--seed",)),
     ],
@@ -135,6 +145,8 @@ def test_each_bad_setting_is_named_with_its_value(
         ('capacitty = "10k"', ("run.toml", "capacitty", "did you mean 'capacity'")),
         ("workers = true", ("run.toml", "workers")),
         ("workers = [", ("run.toml", "not valid TOML")),
+        ("workers = " + "9" * 5000, ("run.toml", "not valid TOML")),
+        ("workers = " + "[" * 100_000, ("run.toml", "not valid TOML")),
         ("policy = {keep = 1}\ncapacity = 10", ("policy", "name")),
         ('tails = "half"', ("run.toml", "half")),
     ],
@@ -144,7 +156,11 @@ def test_bad_run_file_is_named(cli: Cli, tmp_path: Path, sample: Path, text: str
     refused(cli("replay", sample, "--config", "run.toml"), *parts)
 
 
-@pytest.mark.parametrize("output", ["no/such/folder/out.parquet", "."], ids=["missing-folder", "folder"])
+@pytest.mark.parametrize(
+    "output",
+    ["no/such/folder/out.parquet", ".", "x" * 300, "/dev/null"],
+    ids=["missing-folder", "folder", "long", "device"],
+)
 @pytest.mark.parametrize("option", ["--output", "--events"])
 def test_output_that_cannot_be_written_is_named(
     cli: Cli, tmp_path: Path, sample: Path, option: str, output: str
@@ -168,6 +184,65 @@ def test_force_without_a_file_is_refused(cli: Cli, sample: Path) -> None:
 
 def test_one_file_for_both_tables_is_refused(cli: Cli, tmp_path: Path, sample: Path) -> None:
     refused(cli("replay", sample, "-o", "out.parquet", "--events", "out.parquet"), "out.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_file_for_both_tables_is_refused_however_it_is_spelled(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "link").symlink_to("out.parquet")
+    for other in ("./out.parquet", tmp_path / "out.parquet", "link"):
+        refused(cli("replay", sample, "-o", "out.parquet", "--events", other, "--force"), "same file")
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+@pytest.mark.parametrize("option", ["--output", "--events"])
+def test_the_trace_is_not_overwritten_however_it_is_spelled(
+    cli: Cli, tmp_path: Path, sample: Path, option: str
+) -> None:
+    trace = tmp_path / "t.arrow"
+    trace.write_bytes(sample.read_bytes())
+    (tmp_path / "link").symlink_to(trace)
+    for spelling in (trace, "./t.arrow", "link"):
+        refused(cli("replay", "t.arrow", option, spelling, "--force"), "is the trace that is read")
+    assert trace.read_bytes() == sample.read_bytes()
+
+
+def test_neither_table_appears_when_one_cannot_be_written(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    refused(cli("replay", sample, "-o", "out.parquet", "--events", "no/such.parquet"), "no/such.parquet")
+    (tmp_path / "events.parquet").mkdir()
+    refused(cli("replay", sample, "-o", "out.parquet", "--events", "events.parquet"), "is a directory")
+    assert [path.name for path in tmp_path.iterdir()] == ["events.parquet"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("options", [[], ["--json"], ["--help"]])
+def test_standard_output_that_cannot_be_written_is_told(sample: Path, options: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "kvbench", "replay", str(sample), *options]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: standard output: No space left on device\n"
+
+
+def test_a_reader_of_the_output_that_goes_away_is_no_error(sample: Path) -> None:
+    command = [sys.executable, "-m", "kvbench", "replay", str(sample), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 1
+    process.stderr.close()
+
+
+def test_closed_standard_input_is_told() -> None:
+    command = f"{sys.executable} -m kvbench replay - <&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "error: -: standard input is closed\n")
+
+
+def test_a_trace_is_not_imported_again(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    refused(cli("trace", "import", sample, "-o", "again.arrow"), "chat.arrow", "already")
+    refused(cli("trace", "import", sample, "-o", "again.arrow", "--format", "mooncake"), "chat.arrow", "already")
     assert list(tmp_path.iterdir()) == []
 
 

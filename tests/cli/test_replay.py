@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import kvbench
 from kvbench.results.parquet import read_manifest
@@ -84,8 +85,10 @@ def test_stream_on_standard_input_gives_the_same_bytes_as_the_file(cli: Cli, tmp
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=7)
-    assert cli("replay", sample, "--capacity", "500", "-o", "file.parquet").code == 0
-    run = cli("replay", "-", "--capacity", "500", "-o", "pipe.parquet", stdin=sink.getvalue().to_pybytes())
+    # Without the Belady bound, for which a stream would have to be read twice.
+    settings = ["--capacity", "500", "--belady", "off"]
+    assert cli("replay", sample, *settings, "-o", "file.parquet").code == 0
+    run = cli("replay", "-", *settings, "-o", "pipe.parquet", stdin=sink.getvalue().to_pybytes())
     assert run.code == 0, run.err
     assert (tmp_path / "file.parquet").read_bytes() == (tmp_path / "pipe.parquet").read_bytes()
 
@@ -153,3 +156,61 @@ def test_ctrl_c_inside_the_compiled_loop_stops_at_once_and_leaves_nothing(tmp_pa
     assert process.returncode == 130, err
     assert err.split("\n")[-2:] == ["error: interrupted; nothing was written", ""]
     assert [path.name for path in tmp_path.iterdir()] == ["long.arrow"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("source", ["-", "pipe"])
+def test_a_replay_that_waits_for_its_input_stops_when_told_to(
+    tmp_path: Path, sample: Path, number: signal.Signals, code: int, source: str
+) -> None:
+    """The first batches are there, the rest never comes."""
+    with pa.memory_map(str(sample)) as file:
+        table = pa.ipc.open_file(file).read_all()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=300)
+    os.mkfifo(tmp_path / "pipe")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kvbench", "replay", source, "-o", "out.parquet"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "KVBENCH_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )
+    assert process.stdin is not None
+    with process.stdin if source == "-" else open(tmp_path / "pipe", "wb") as feed:
+        feed.write(sink.getvalue().to_pybytes()[:-50_000])
+        feed.flush()
+        while not any(path.name.endswith(".part") for path in tmp_path.iterdir()):
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.2)
+        started = time.monotonic()
+        process.send_signal(number)
+        process.wait(timeout=60)
+        assert time.monotonic() - started < 5
+    assert process.stderr is not None
+    err = process.stderr.read().decode()
+    process.stderr.close()
+    process.stdin.close()
+    assert process.returncode == code, err
+    assert err.strip().endswith("nothing was written")
+    assert "Traceback" not in err
+    assert "Fatal" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_an_interrupt_while_the_command_line_is_being_imported_is_one_line() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'kvbench.cli.root':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from kvbench.cli import main\n"
+        "assert 'click' not in sys.modules\n"
+        "main(['--help'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted; nothing was written\n")

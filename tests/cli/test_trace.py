@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kvbench
+from kvbench.trace.schema import TraceFacts
 
 if TYPE_CHECKING:
     from conftest import Cli
@@ -38,6 +43,55 @@ def test_import_guesses_the_format_and_names_its_output(cli: Cli, tmp_path: Path
     assert "wrote mine.arrow" in run.out
     trace = kvbench.open_trace(tmp_path / "mine.arrow")
     assert [batch.column("block_ids").to_pylist() for batch in trace.batches()] == [[[0, 1], [0, 2], [0, 3]]]
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "mooncake"]], ids=["guessed", "named"])
+def test_import_from_a_pipe_loses_no_row(tmp_path: Path, options: list[str]) -> None:
+    rows = [{"timestamp": t, "input_length": 700, "hash_ids": [7, t + 100]} for t in range(5_000)]
+    source = tmp_path / "mine.jsonl.gz"
+    source.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    assert source.stat().st_size > 10_000
+    imported = f"{sys.executable} -m kvbench trace import {' '.join(options)} --on-error skip -o"
+    for name, command in {
+        "pipe": f"cat mine.jsonl.gz | {imported} pipe.arrow /dev/stdin",
+        "substitution": f"{imported} substitution.arrow <(zcat mine.jsonl.gz)",
+    }.items():
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "5,000 rows, 5,001 distinct blocks" in done.stdout
+        assert "left out" not in done.stdout
+        assert sum(batch.num_rows for batch in kvbench.open_trace(tmp_path / f"{name}.arrow").batches()) == 5_000
+
+
+def test_inspect_counts_rows_as_the_file_does(cli: Cli, tmp_path: Path) -> None:
+    """Rows without a number of output tokens and rows that are left out shift no row number."""
+    table = pa.table(
+        {
+            "arrival_ns": [0, 1, -5, 7, 7, 7, 7, 9],
+            "input_tokens": pa.array([32, 32, 32, 32, 40, 32, 32, 32], pa.uint32()),
+            "output_tokens": pa.array([None, None, 0, None, 5, 0, 0, None], pa.uint32()),
+            "block_ids": pa.array(
+                [[1, 2], [1, 3], [1, 2], [1, 3], [1, 3, 4], [2, 1], [1, 2], [1, 4]], pa.list_(pa.uint64())
+            ),
+        }
+    ).replace_schema_metadata(TraceFacts(block_tokens=16).to_metadata())
+    pq.write_table(table, tmp_path / "odd.parquet")
+    report = json.loads(cli("trace", "inspect", "odd.parquet", "--on-error", "skip", "--json").out)
+    ties, silent, parents, sizes = report["remarks"]
+    assert "3 of 6 neighbouring rows (50%) arrive at the same time, row 5 first" in ties
+    assert silent == "2 rows have no output tokens, row 6 first"
+    assert "(row 6 first)" in parents
+    assert "(row 8 first)" in sizes
+    assert report["rejected"] == 1
+
+
+def test_inspect_says_which_rows_it_left_out(cli: Cli, tmp_path: Path) -> None:
+    table = pa.table({"arrival_ns": [0, -5, 7], "input_tokens": pa.array([1, 1, 1], pa.uint32())})
+    pq.write_table(table, tmp_path / "[odd].parquet")
+    assert cli("trace", "inspect", "[odd].parquet").code == 2
+    run = cli("trace", "inspect", "[odd].parquet", "--on-error", "skip")
+    assert run.out.startswith("[odd].parquet · 2 requests")
+    assert "rejected: 1 rows, for example:\n  [odd].parquet, row 2, arrival_ns = -5: must not be negative" in run.out
 
 
 def test_inspect_says_what_reuse_there_is_and_what_looks_odd(cli: Cli, tmp_path: Path) -> None:

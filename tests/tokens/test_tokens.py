@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
 from hypothesis import given
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 
 import kvbench
 from kvbench import ConfigError, Namespace, TraceError
+from kvbench.replays.keyed import KeyedTrace
+from kvbench.replays.plan import ChosenPart
+from kvbench.specs import TokenDatabaseSpec
 from kvbench.tokens.chained import ChainedDatabase
 from kvbench.tokens.ids import IdsDatabase
 from kvbench.tokens.mixing import chain_ids, mix_ids
@@ -196,6 +200,54 @@ def test_equal_content_under_other_parents_is_another_block(rows):
 def test_the_scope_of_ids_says_whether_sessions_share(kind, scope, expected):
     rows = batch(block_ids=[[1, 2]] * 4, session_id=["a", "b", "a", "b"])
     assert hits(rows, id_scope=scope, id_kind=kind) == expected
+
+
+def test_a_row_without_a_session_is_a_session_of_its_own():
+    rows = batch(block_ids=[[1, 2]] * 6, session_id=["a", None, "", None, "a", ""])
+    assert hits(rows, id_scope="session") == [0, 0, 0, 0, 2, 2]
+
+
+def test_keys_of_rows_without_a_session_are_the_same_in_each_pass_and_cut():
+    rows = batch(block_ids=[[1]] * 5, session_id=[None, "a", None, None, "a"], tenant=["b", "b", "a", "b", "a"])
+    facts = TraceFacts(block_tokens=BLOCK, id_scope="session")
+    database = IdsDatabase(facts, frozenset(rows.schema.names))
+    cut = [database.keys(rows.slice(row, 1), keep_tails=False).keys[0] for row in range(5)]
+    assert [[key] for key in cut] == keys_of(IdsDatabase, rows, facts=facts)[0]
+    trace = kvbench.open_trace(pa.table(rows).replace_schema_metadata(facts.to_metadata()))
+    keyed = KeyedTrace(trace, ChosenPart(TokenDatabaseSpec("ids", IdsDatabase, ""), {}), keep_tails=False)
+    assert [[item.keys.keys.tolist() for item in keyed.batches()] for _ in range(2)] == [[cut], [cut]]
+
+
+def test_namespaces_of_batches_before_the_last_are_not_kept():
+    rows = batch(block_ids=[[1]] * 3000, session_id=[f"s{row}" for row in range(3000)])
+    database = IdsDatabase(TraceFacts(block_tokens=BLOCK, id_scope="session"), frozenset(rows.schema.names))
+    for start in range(0, 3000, 100):
+        database.keys(rows.slice(start, 100), keep_tails=False)
+    assert len(database._roots) == 100
+
+
+def test_many_values_in_every_column_of_a_namespace_are_told_apart():
+    """As many combinations as would not fit in 64 bits, were they numbered at once."""
+    count = 60_000
+    names = pa.array([f"n{row}" for row in range(count)])
+    columns = dict.fromkeys(("model", "adapter", "tenant", "session_id"), names)
+    rows = pa.record_batch({"block_ids": pa.array([[1]] * count, pa.list_(pa.uint64())), **columns})
+    database = IdsDatabase(TraceFacts(id_scope="session"), frozenset(rows.schema.names))
+    roots, which = database.namespace_rows(rows, by_session=True)
+    assert len(set(roots)) == count
+    assert sorted(which.tolist()) == list(range(count))
+    tags = {"session_id": "n7"}
+    assert roots[which[7]] == Namespace(model="n7", adapter="n7", salt="n7", tags=tags).root()
+
+
+def test_what_a_database_lacks_is_told_with_the_name_of_the_trace(tmp_path):
+    tokens = batch(token_ids=[[1, 2, 3]])
+    pq.write_table(pa.table(tokens), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match=r"t\.parquet: the file does not say its block size, .* --block-tokens"):
+        kvbench.replay(tmp_path / "t.parquet")
+    pq.write_table(pa.table(batch(block_ids=[[1]])), tmp_path / "u.parquet")
+    with pytest.raises(TraceError, match=r"u\.parquet: ids of scope session need a column session_id"):
+        kvbench.replay(tmp_path / "u.parquet", id_scope="session", block_tokens=BLOCK)
 
 
 def test_session_scope_without_sessions_is_refused():

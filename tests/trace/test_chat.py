@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from kvbench.errors import ConfigError
+from kvbench.plugins import load_registry
+from kvbench.specs import WorkloadSpec
 from kvbench.trace import TraceWriter, open_trace
 from kvbench.trace.synth.chat import make_chat
 
@@ -24,7 +27,7 @@ def common_prefix(one: list, two: list) -> int:
     return next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
 
 
-def digest_in_a_new_process(hash_seed: str) -> str:
+def digest_in_a_new_process(hash_seed: str, folder: Path) -> str:
     code = (
         "from kvbench.trace import open_trace; from kvbench.trace.synth.chat import make_chat; import pyarrow as pa\n"
         "w = make_chat(3, sessions=20); t = open_trace(pa.Table.from_batches(list(w.batches())))\n"
@@ -32,7 +35,15 @@ def digest_in_a_new_process(hash_seed: str) -> str:
         "t = open_trace(pa.Table.from_batches(list(w.batches())), block_tokens=64); list(t.batches()); print(t.digest)"
     )
     env = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}
-    return subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        # Elsewhere than here, where a package of the same name may lie that is not the one under test.
+        [sys.executable, "-c", code],
+        env=env,
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
 
 
 @pytest.mark.parametrize("ids", ["block", "token"])
@@ -41,8 +52,8 @@ def test_a_seed_makes_the_same_trace_again_and_another_seed_another(ids):
     assert not table_of(ids=ids).equals(table_of(seed=2, ids=ids))
 
 
-def test_a_seed_makes_the_same_trace_in_another_process():
-    assert digest_in_a_new_process("1") == digest_in_a_new_process("2")
+def test_a_seed_makes_the_same_trace_in_another_process(tmp_path):
+    assert digest_in_a_new_process("1", tmp_path) == digest_in_a_new_process("2", tmp_path)
 
 
 @pytest.mark.parametrize("ids", ["block", "token"])
@@ -119,9 +130,42 @@ def test_one_parameter_does_not_change_the_draws_of_the_others():
         ({"turns": 0.5}, "turns = 0.5 is below 1"),
         ({"rate": 0}, "rate = 0 must be above 0"),
         ({"think_s": float("nan")}, "think_s = nan"),
+        ({"turns": float("inf")}, "turns = inf must be a finite number"),
         ({"ids": "words"}, "ids = 'words' is not one of block, token"),
     ],
 )
 def test_parameters_out_of_range_are_refused(params, message):
     with pytest.raises(ConfigError, match=message):
         make_chat(1, **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"rate": 1e-300}, "more than 292 years"),
+        ({"think_s": 1e300}, "more than 292 years"),
+        ({"think_s": 1e9, "turns": 1000}, "more than 292 years"),
+        ({"user_tokens": 1e10}, "has a prompt of .* tokens, above 4,294,967,295; lower turns"),
+    ],
+)
+def test_times_and_lengths_that_a_trace_cannot_hold_are_refused(params, message):
+    with pytest.raises(ConfigError, match=message):
+        list(make_chat(1, sessions=3, **params).batches())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("turns", "inf", "must be a finite number"),
+        ("rate", "1e-300", "is below 1e-06"),
+        ("think_s", "1e300", "is above 10,000,000"),
+        ("user_tokens", "nan", "must be a finite number"),
+        ("user_tokens", "1e8", "is above 1,000,000"),
+        ("turns", "1e18", "is above 10,000"),
+        ("sessions", "9" * 5000, "is not of type int"),
+        ("block_tokens", str(2**32), "is above 4,294,967,295"),
+    ],
+)
+def test_declared_parameters_are_finite_and_bounded(name, value, message):
+    with pytest.raises(ConfigError, match=f"parameter {name} = .*{message}"):
+        load_registry(autoload=False).get(WorkloadSpec, "chat").parse_params({name: value})

@@ -148,6 +148,8 @@ def test_the_block_size_can_be_given(tmp_path):
         import_trace(source, tmp_path / "u.arrow", format=MooncakeFormat())
     with pytest.raises(ConfigError, match="block_tokens = 0"):
         import_trace(source, tmp_path / "u.arrow", format=MooncakeFormat(), block_tokens=0)
+    with pytest.raises(ConfigError, match="block_tokens = 4294967296 is not a block size"):
+        import_trace(source, tmp_path / "u.arrow", format=MooncakeFormat(), block_tokens=2**32)
 
 
 def test_estimates_and_unused_fields_are_reported(tmp_path):
@@ -190,6 +192,50 @@ def test_the_format_is_guessed_from_the_file(tmp_path):
         guess_format(source, [*known, ("other", MooncakeFormat())])
     with pytest.raises(TraceError, match=r"looks like none of the known formats \(mooncake\)"):
         guess_format(jsonl(tmp_path / "u.jsonl", {"a": 1}), known)
+    nested = tmp_path / "nested.jsonl"
+    nested.write_text("[" * 100_000)
+    with pytest.raises(TraceError, match="looks like none"):
+        guess_format(nested, known)
+
+
+def test_a_file_with_a_field_that_nobody_knows_is_still_guessed_and_the_field_is_named(tmp_path):
+    source = jsonl(tmp_path / "s.jsonl", ROW | {"colour": 1})
+    name, format = guess_format(source, [("mooncake", MooncakeFormat())])
+    assert name == "mooncake"
+    with pytest.raises(TraceError, match=r"row 1, field = 'colour': is unknown; known are timestamp"):
+        import_trace(source, tmp_path / "t.arrow", format=format)
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
+def test_a_file_that_is_a_trace_already_is_not_imported(make_table, save, tmp_path, suffix):
+    path = save(make_table(), tmp_path / f"t{suffix}")
+    message = rf"t{suffix}: is an Arrow or Parquet file already"
+    with pytest.raises(TraceError, match=message):
+        guess_format(path, [("mooncake", MooncakeFormat())])
+    with pytest.raises(TraceError, match=message):
+        import_trace(path, tmp_path / "u.arrow", format=MooncakeFormat())
+
+
+@pytest.mark.parametrize("bad", ['{"timestamp"', json.dumps({**ROW, "hash_ids": [1]})], ids=["syntax", "rule"])
+def test_an_import_that_would_leave_no_row_fails_and_leaves_no_file(tmp_path, bad):
+    source = tmp_path / "bad.jsonl"
+    source.write_text(f"{bad}\n{bad}\n")
+    with pytest.raises(TraceError, match=r"bad\.jsonl: no row is left, for none of 2 is good; .*bad\.jsonl, row 1, "):
+        import_trace(source, tmp_path / "t.arrow", format=MooncakeFormat(), on_error="skip")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_a_source_is_not_overwritten_by_its_own_import(tmp_path):
+    source = jsonl(tmp_path / "s.arrow", ROW)
+    (tmp_path / "link.arrow").symlink_to(source)
+    for output in (source, tmp_path / "link.arrow"):
+        with pytest.raises(OutputError, match="is the file that is imported"):
+            import_trace(source, output, format=MooncakeFormat(), force=True)
+    assert rows_count(source) == 1
+
+
+def rows_count(path) -> int:
+    return len(path.read_text().splitlines())
 
 
 class SessionScoped(TraceFormat):

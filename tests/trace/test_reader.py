@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kvbench.errors import ConfigError, TraceError
 from kvbench.trace import open_trace, recut
 from kvbench.trace.schema import TraceFacts
+from kvbench.trace.validate import BatchValidator
 
 FACTS = TraceFacts(block_tokens=4)
 ROWS = st.lists(
@@ -221,3 +222,42 @@ def test_a_trace_without_rows_has_no_batches(make_table):
     batches, digest = read(make_table().slice(0, 0))
     assert batches == []
     assert digest is not None
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".arrows"])
+def test_batches_of_one_row_each_are_checked_many_at_a_time(make_table, save, tmp_path, monkeypatch, suffix):
+    rows = 3_000
+    table = make_table(
+        arrival_ns=list(range(rows)),
+        input_tokens=[512] * rows,
+        output_tokens=None,
+        block_ids=[[row] for row in range(rows)],
+        model=pa.array(["a", "b", "a"] * (rows // 3)).dictionary_encode(),
+    )
+    path = save(table, tmp_path / f"t{suffix}", 1)
+    checked = []
+    check = BatchValidator.check
+    monkeypatch.setattr(BatchValidator, "check", lambda *args: checked.append(args[1].num_rows) or check(*args))
+    assert pa.Table.from_batches(list(open_trace(path).batches()))["model"].to_pylist() == table["model"].to_pylist()
+    assert sum(checked) == rows
+    assert len(checked) <= rows // 256 + 1
+
+
+def test_a_bad_row_is_told_before_damage_that_comes_after_it(make_table, save, tmp_path):
+    path = save(make_table(arrival_ns=[0, -1, 5]), tmp_path / "t.arrows", 1)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(TraceError, match="row 2, arrival_ns = -1: must not be negative"):
+        list(open_trace(path).batches())
+
+
+def test_the_rows_that_are_kept_know_their_number_in_the_file(make_table):
+    table = make_table(
+        arrival_ns=list(range(8)),
+        input_tokens=[0, 512, 0, 0, 512, 512, 0, 512],
+        output_tokens=None,
+        block_ids=[[], [0], [], [], [1], [2], [], [3]],
+    )
+    trace = open_trace(table, on_error="skip")
+    kept = [time for batch in trace.batches() for time in batch["arrival_ns"].to_pylist()]
+    assert list(trace.rejected.rows) == [1, 3, 4, 7]
+    assert [trace.rejected.number_of(row) for row in range(len(kept))] == [time + 1 for time in kept]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from contextlib import suppress
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from kvbench.errors import TraceError
@@ -37,8 +40,40 @@ def test_an_empty_file_is_no_trace(tmp_path):
 def test_jsonl_is_sent_to_the_import(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_text('{"timestamp": 0}\n')
-    assert f"convert it with `kvbench trace import {path} OUTPUT`" in message_of(path)
+    assert f"convert it with `kvbench trace import {path} -o OUTPUT.arrow`" in message_of(path)
     assert "neither an Arrow nor a Parquet file" in message_of(io.BytesIO(path.read_bytes()))
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
+@pytest.mark.parametrize("compress", [gzip.compress, lambda data: pa.compress(data, "zstd", asbytes=True)])
+def test_a_trace_that_is_compressed_as_a_whole_is_to_be_decompressed(make_table, save, tmp_path, suffix, compress):
+    path = tmp_path / "t.packed"
+    path.write_bytes(compress(save(make_table(), tmp_path / f"t{suffix}").read_bytes()))
+    assert message_of(path).startswith(f"{path}: is compressed as a whole; decompress it")
+    assert "is compressed; decompress it if it is an Arrow stream" in message_of(io.BytesIO(path.read_bytes()))
+
+
+def test_a_compressed_text_is_sent_to_the_import(tmp_path):
+    path = tmp_path / "t.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"timestamp": 0}\n'))
+    assert f"convert it with `kvbench trace import {path} -o OUTPUT.arrow`" in message_of(path)
+
+
+def test_a_file_that_the_system_makes_up_is_read_as_a_stream():
+    path = Path("/proc/version")
+    if not path.exists():
+        pytest.skip("there is no /proc here")
+    assert message_of(path).startswith("/proc/version: is neither an Arrow nor a Parquet file")
+
+
+def test_a_name_that_no_file_can_have_is_told(tmp_path):
+    assert message_of(tmp_path / ("x" * 300)).endswith("cannot be read: File name too long")
+    assert message_of(tmp_path / "a\0b").endswith("cannot be read: embedded null byte")
+
+
+def test_closed_standard_input_is_told(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert message_of("-") == "-: standard input is closed"
 
 
 def test_parquet_from_a_pipe_is_refused(make_table, save, tmp_path):

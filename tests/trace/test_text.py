@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
+import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -73,3 +76,32 @@ def test_a_missing_file_is_told(tmp_path):
         list(Lines(tmp_path / "no.txt"))
     with pytest.raises(TraceError, match="cannot be read: Is a directory"):
         Lines(tmp_path).head()
+
+
+def piped(path: Path, data: bytes) -> threading.Thread:
+    """A named pipe that gives out ``data`` once."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(data,))
+    writer.start()
+    return writer
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_was_looked_at_comes_again_so_a_pipe_loses_nothing(tmp_path, form):
+    path = tmp_path / "pipe"
+    writer = piped(path, FORMS[form])
+    lines = Lines(path)
+    assert lines.head(3) == b"one"
+    assert lines.head(8) == PLAIN[:8].replace(b"\n", b"\r\n" if form == "crlf" else b"\n")[:8]
+    assert list(lines) == WANTED
+    assert lines.digest == f"blake3:{blake3(FORMS[form]).hexdigest()}"
+    writer.join()
+    with pytest.raises(TraceError, match="pipe: can be read only once; save it to a file"):
+        list(lines)
+
+
+def test_a_name_that_no_file_can_have_is_told(tmp_path):
+    with pytest.raises(TraceError, match="cannot be read: File name too long"):
+        list(Lines(tmp_path / ("x" * 300)))
+    with pytest.raises(TraceError, match="cannot be read: embedded null byte"):
+        list(Lines(tmp_path / "a\0b"))

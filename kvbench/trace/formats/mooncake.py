@@ -17,6 +17,7 @@ import pyarrow as pa
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
 from kvbench.trace.schema import TraceFacts, make_schema
+from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kvbench.trace.formats.text import Lines
 
 NS_PER_MS = 1_000_000
+BLOCK_TOKENS = 512
+"""The files do not say; this is what Mooncake uses."""
 ROWS_PER_BATCH = 4096
 ALIASES = {
     "timestamp": "created_time",
@@ -45,7 +48,6 @@ IGNORED_FIELDS = (
     "tool_events",
     "type",
 )
-MAX_TOKENS = 2**32 - 1
 MAX_ID = 2**64 - 1
 MAX_NS = 2**63 - 1
 LIMITS = {"priority": (-(2**31), 2**31 - 1), "input_length": (0, MAX_TOKENS), "output_length": (0, MAX_TOKENS)}
@@ -103,26 +105,26 @@ class _Bad(Exception):
 
 
 class MooncakeFormat(TraceFormat):
-    """``block_tokens``: tokens of a block; the files do not say, and 512 is what Mooncake uses."""
-
-    def __init__(self, block_tokens: int = 512) -> None:
-        self._block_tokens = block_tokens
+    """See the module."""
 
     def sniff(self, head: bytes, name: str) -> bool:
         first = next((line for line in head.splitlines() if line.strip()), b"")
         try:
             row = msgspec.json.decode(first)
+        except RecursionError:
+            return False
         except msgspec.DecodeError:
             # The first line may be longer than the head.
             return bool(re.match(rb'\s*\{.*"(timestamp|hash_ids|input_length)"\s*:', head)) and b'"chat_id"' not in head
-        if not isinstance(row, dict) or not set(row) <= set(_Line.__struct_fields__):
+        # Of a field that nobody knows, reading says more than guessing can; chat_id is another format's.
+        if not isinstance(row, dict) or "chat_id" in row:
             return False
         return bool({"input_length", "input_tokens", *TEXT_FIELDS} & set(row)) and bool(
             {"timestamp", "created_time"} & set(row)
         )
 
     def facts(self) -> TraceFacts:
-        return TraceFacts(block_tokens=self._block_tokens, source_format="mooncake")
+        return TraceFacts(block_tokens=BLOCK_TOKENS, source_format="mooncake")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         decoder = msgspec.json.Decoder(_Line)
@@ -197,6 +199,8 @@ def _decode(decoder: msgspec.json.Decoder[_Line], line: bytes, log: ReadLog) -> 
         row = decoder.decode(line)
     except msgspec.ValidationError as error:
         raise _explained(line, str(error)) from None
+    except RecursionError:
+        raise _Bad("line", line.decode("utf-8", "replace"), "is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         text = line.decode("utf-8", "replace")
         if re.search(r"\b(NaN|Infinity)\b", text):
@@ -263,7 +267,7 @@ def _nanoseconds(name: str, milliseconds: float | None) -> int | None:
     """Whole nanoseconds from milliseconds; exact for integers, rounded for fractions."""
     if milliseconds is None:
         return None
-    if not math.isfinite(milliseconds):
+    if isinstance(milliseconds, float) and not math.isfinite(milliseconds):
         raise _Bad(name, milliseconds, "must be a finite number of milliseconds")
     if milliseconds < 0:
         raise _Bad(name, milliseconds, "must not be negative")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import weakref
 import zlib
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 from blake3 import blake3
 
-from kvbench.errors import TraceError
+from kvbench.errors import TraceError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,25 +31,32 @@ class Lines:
     Compression (gzip with any number of members, zstd, bzip2) is recognised by the first bytes, not
     by the name. A byte order mark, CRLF and a missing last line end make no difference.
     ``name`` is for messages. ``digest`` is that of the file's bytes as stored, once all are read.
+
+    What ``head`` read comes again as lines, so a pipe can be looked at before it is read; it can
+    be read once only.
     """
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
+        self.path = path
         self.digest: str | None = None
-        self._path = path
+        self._ready: _Opened | None = None
+        self._spent = False
 
     def head(self, size: int = 65_536) -> bytes:
         """The first ``size`` bytes, decompressed, without a byte order mark. Raises TraceError."""
-        with self._opened() as (_, text):
-            return self._guarded_read(text, size + len(UTF8_MARK)).removeprefix(UTF8_MARK)[:size]
+        self._ready = opened = self._opened()
+        missing = size + len(UTF8_MARK) - len(opened.head)
+        while missing > 0 and (piece := self._guarded_read(opened.text, missing)):
+            opened.head += piece
+            missing -= len(piece)
+        return opened.head.removeprefix(UTF8_MARK)[:size]
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        with self._opened() as (stored, text):
+        with self._opened() as opened:
+            self._ready = None
             number, rest = 0, b""
-            first = True
-            while chunk := self._guarded_read(text, CHUNK_BYTES):
-                if first:
-                    chunk, first = chunk.removeprefix(UTF8_MARK), False
+            for chunk in self._chunks(opened):
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
                     number += 1
@@ -56,14 +64,28 @@ class Lines:
                         yield number, line
             if rest := rest.strip():
                 yield number + 1, rest
-            stored.drain()
-            self.digest = f"blake3:{stored.hasher.hexdigest()}"
+            opened.stored.drain()
+            self.digest = f"blake3:{opened.stored.hasher.hexdigest()}"
+
+    def _chunks(self, opened: _Opened) -> Iterator[bytes]:
+        """All text, without a byte order mark."""
+        while len(opened.head) < len(UTF8_MARK) and (piece := self._guarded_read(opened.text, CHUNK_BYTES)):
+            opened.head += piece
+        yield opened.head.removeprefix(UTF8_MARK)
+        while chunk := self._guarded_read(opened.text, CHUNK_BYTES):
+            yield chunk
 
     def _opened(self) -> _Opened:
+        """The file at its start: the one that ``head`` has opened, or opened now."""
+        if self._ready is not None:
+            return self._ready
         try:
-            return _Opened(self._path.open("rb"))
-        except OSError as error:
-            raise TraceError(f"{self.name}: cannot be read: {error.strerror or error}") from error
+            if self._spent and not self.path.is_file():
+                raise TraceError(f"{self.name}: can be read only once; save it to a file to read it again")
+            self._spent = True
+            return _Opened(self.path.open("rb"))
+        except (OSError, ValueError) as error:
+            raise TraceError(f"{self.name}: cannot be read: {reason(error)}") from error
 
     def _guarded_read(self, text: IO[bytes], size: int) -> bytes:
         try:
@@ -95,18 +117,25 @@ class _Hashed(io.RawIOBase):
 
 
 class _Opened:
-    """A file and its decompressed text, closed together."""
+    """A file and its decompressed text, closed together; ``head`` was read and waits to be used."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.stored = _Hashed(file)
         self.text = _decompressed(io.BufferedReader(self.stored, CHUNK_BYTES))
+        weakref.finalize(self, file.close)
+        self.head = b""
 
-    def __enter__(self) -> tuple[_Hashed, IO[bytes]]:
-        return self.stored, self.text
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether a file with these first bytes is compressed in a way that :class:`Lines` can undo."""
+    return head.startswith((GZIP_MAGIC, BZIP2_MAGIC, ZSTD_MAGIC))
 
 
 def _decompressed(file: io.BufferedReader) -> IO[bytes]:

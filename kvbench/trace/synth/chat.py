@@ -8,6 +8,7 @@ one, and a session's blocks between its turns.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,14 @@ from kvbench.errors import ConfigError
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
 from kvbench.trace.synth.draw import exponential, geometric, lognormal_count, pick, zipf_weights
+from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
 NS_PER_S = 1_000_000_000
+MAX_NS = 2**63 - 1
 NS_PER_OUTPUT_TOKEN = 20_000_000
 VOCABULARY = 32_000
 USER_SIGMA = 0.8
@@ -76,6 +79,9 @@ class ChatParams:
                 raise ConfigError(f"workload chat: {name} = {getattr(self, name)} is below {floor}")
         if not self.rate > 0:
             raise ConfigError(f"workload chat: rate = {self.rate} must be above 0")
+        for name in (*floors, "rate"):
+            if not math.isfinite(getattr(self, name)):
+                raise ConfigError(f"workload chat: {name} = {getattr(self, name)} must be a finite number")
         if self.ids not in ("block", "token"):
             raise ConfigError(f"workload chat: ids = {self.ids!r} is not one of block, token")
 
@@ -139,7 +145,7 @@ class ChatWorkload(Workload):
         turns: list[_Turn] = []
         for session in range(params.sessions):
             now_s += exponential(starts, 1 / params.rate)
-            turns.extend(self._session(session, round(now_s * NS_PER_S), geometric(counts, params.turns)))
+            turns.extend(self._session(session, _nanoseconds(now_s), geometric(counts, params.turns)))
         turns.sort(key=lambda turn: (turn.arrival_ns, turn.session, turn.turn))
         return turns
 
@@ -150,8 +156,10 @@ class ChatWorkload(Workload):
         for turn in range(count):
             user = lognormal_count(rng, params.user_tokens, USER_SIGMA)
             output = lognormal_count(rng, params.output_tokens, OUTPUT_SIGMA)
+            if arrival_ns > MAX_NS:
+                raise _too_late()
             yield _Turn(arrival_ns, session, turn, user, output, think_ns, turn == count - 1)
-            think_ns = round(exponential(rng, params.think_s) * NS_PER_S)
+            think_ns = _nanoseconds(exponential(rng, params.think_s))
             arrival_ns += output * NS_PER_OUTPUT_TOKEN + think_ns
 
     def _system_prompts(self) -> list[int]:
@@ -165,6 +173,11 @@ class ChatWorkload(Workload):
     ) -> dict[str, object]:
         talk = talks.setdefault(turn.session, _Talk(self._params.system_tokens))
         talk.tokens += turn.user_tokens
+        if talk.tokens > MAX_TOKENS:
+            raise ConfigError(
+                f"workload chat: turn {turn.turn} of session {turn.session} has a prompt of {talk.tokens:,} tokens, "
+                f"above {MAX_TOKENS:,}; lower turns, user_tokens or output_tokens"
+            )
         ids = identity.prompt(talk, turn.session, system[turn.session])
         row = {
             "arrival_ns": turn.arrival_ns,
@@ -234,6 +247,19 @@ class _Tokens:
         rng = self._streams[session]
         talk.ids += [_token(rng) for _ in range(talk.tokens - len(talk.ids))]
         return talk.ids.copy()
+
+
+def _nanoseconds(seconds: float) -> int:
+    if seconds > MAX_NS / NS_PER_S:
+        raise _too_late()
+    return round(seconds * NS_PER_S)
+
+
+def _too_late() -> ConfigError:
+    return ConfigError(
+        "workload chat: chats go on for more than 292 years, and times are 64-bit nanoseconds; "
+        "raise rate, or lower sessions, turns, output_tokens or think_s"
+    )
 
 
 def _token(rng: random.Random) -> int:
