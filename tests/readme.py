@@ -125,7 +125,8 @@ def config_keys() -> None:
 
 def cli() -> None:
     """Print the help of every command."""
-    ctx = click.Context(root, info_name="kvbench", obj=load_registry(autoload=False))
+    settings = {"help_option_names": ["-h", "--help"]}
+    ctx = click.Context(root, info_name="kvbench", obj=load_registry(autoload=False), **settings)
     _help(root, ctx)
 
 
@@ -136,4 +137,4 @@ def _help(command: click.Command, ctx: click.Context) -> None:
         for name in command.list_commands(ctx):
             child = command.get_command(ctx, name)
             assert child is not None, name
-            _help(child, click.Context(child, info_name=name, parent=ctx))
+            _help(child, click.Context(child, info_name=name, parent=ctx, help_option_names=["-h", "--help"]))

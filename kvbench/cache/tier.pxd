@@ -21,6 +21,7 @@ cdef class Tier(SlotStore):
     cdef int commit(self, const uint64_t* keys, int32_t n) except -1 nogil
     cdef int32_t access(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil
 
+    cdef int drop_unwanted(self) except -1 nogil
     cdef int fit_scratch(self, int64_t n) except -1 nogil
     cdef int refuse(self, int32_t slot) except -1 nogil
     cdef int store(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil

@@ -54,8 +54,10 @@ cdef class Tier(SlotStore):
         cdef int32_t prefix = 0
         if n > self.scratch:
             self.fit_scratch(n)
-        self.resident = <int32_t>self.table.find_many(keys, n, readable, self.slots)
         self.stored = self.evicted = self.truncated = 0
+        if self.limited and self.policy.expires:
+            self.drop_unwanted()
+        self.resident = <int32_t>self.table.find_many(keys, n, readable, self.slots)
         if self.resident == n:
             return n
         while self.slots[prefix] >= 0:
@@ -67,7 +69,9 @@ cdef class Tier(SlotStore):
         cdef int32_t fits = n
         cdef int32_t missing = n - self.resident
         self.view.blocks = n
-        if missing > 0 and self.limited and self.policy.one_by_one:
+        self.view.asked = keys
+        self.view.slots = self.slots
+        if self.limited and self.policy.one_by_one and (missing > 0 or self.policy.drops):
             self.sweep_one_by_one(keys, n)
         else:
             if missing > 0:
@@ -144,6 +148,8 @@ cdef class Tier(SlotStore):
                         self.tell_one(slots[i], i, step, False)
                 elif i < fits:
                     self.store_one(keys, i, step)
+                    if slots[i] <= STORED_NOW and not self.holds(self.decoded(i), keys[i]):
+                        slots[i] = ABSENT  # the policy has dropped it again
                     if slots[i] <= STORED_NOW and not self.policy.insert_first:
                         self.refs[STORED_NOW - slots[i]] += 1
                 else:
@@ -220,12 +226,16 @@ cdef class Tier(SlotStore):
         else:
             self.policy.touch_slots(&slot, 1)
         if self.policy.drops:
-            while True:
-                slot = self.policy.drop_slot()
-                if slot == -1:
-                    return 0
-                self.take_victims(&slot, 1)
+            self.drop_unwanted()
         return 0
+
+    cdef int drop_unwanted(self) except -1 nogil:
+        cdef int32_t slot
+        while True:
+            slot = self.policy.drop_slot()
+            if slot == -1:
+                return 0
+            self.take_victims(&slot, 1)
 
     cdef int32_t access(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil:
         """Look up, insert and evict block by block; returns the prefix hit in blocks.
@@ -239,8 +249,11 @@ cdef class Tier(SlotStore):
             self.fit_scratch(n)
         self.stored = self.evicted = self.truncated = 0
         self.view.blocks = n
+        self.view.asked = keys
         self.view.slots = NULL
         self.view.parent = -1
+        if self.limited and self.policy.expires:
+            self.drop_unwanted()
         self.resident = <int32_t>self.table.find_many(keys, n, readable, self.slots)
         for i in range(n):
             slot = self.slots[i]

@@ -31,6 +31,7 @@ cdef class TierView:
     cdef int32_t step
     cdef const int32_t* slots      # position -> slot (encoded), where the whole request is known
     cdef int32_t parent            # parent of a run of one block, where it is not
+    cdef const uint64_t* asked     # position -> key of the request being served
     cdef uint64_t incoming         # key that an eviction makes room for (one_by_one policies)
     cdef const int32_t* next_use   # position -> request that uses the block next, or NULL
 

@@ -22,11 +22,13 @@ def replay(
     policy: Callable[..., Any],
     *,
     dense: bool = True,
+    next_use: np.ndarray | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, int], float]:
     """The sums of all counts, and the seconds that serving took. The seen set is exact.
 
     ``dense`` makes use of the ids being 0 … U-1; without it they are keys like any others.
+    ``next_use`` goes with the ids, for policies that look ahead.
     """
     from kvbench.cache import Tier, make_seen
     from kvbench.eviction import PolicyContext
@@ -42,7 +44,7 @@ def replay(
         stop = min(stream.requests, start + BATCH)
         batch = rows[: stop - start]
         began = clock()
-        engine.run(stream.ids, stream.offsets[start : stop + 1], cacheable[start:stop], batch)
+        engine.run(stream.ids, stream.offsets[start : stop + 1], cacheable[start:stop], batch, next_use=next_use)
         seconds += clock() - began
         sums += batch.sum(axis=0, dtype=np.int64)
     return dict(zip(COUNTS, sums.tolist(), strict=True)), seconds
