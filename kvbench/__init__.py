@@ -14,11 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvbench.api import replay, replay_matrix
+    from kvbench.api import curve, replay, replay_matrix
     from kvbench.config import RunConfig
     from kvbench.errors import ConfigError, KvbenchError, OutputError, PluginError, PolicyError, TraceError
     from kvbench.hookspecs import hookimpl
     from kvbench.plugins import Registry, load_registry
+    from kvbench.replays.sample import SampleChoice
+    from kvbench.results.curve import CurveResult
     from kvbench.results.matrix import MatrixResult
     from kvbench.results.result import ReplayResult
     from kvbench.specs import (
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 _HOME = {
     "CommandSpec": "kvbench.specs",
     "ConfigError": "kvbench.errors",
+    "CurveResult": "kvbench.results.curve",
     "EvictionPolicySpec": "kvbench.specs",
     "KvbenchError": "kvbench.errors",
     "MatrixResult": "kvbench.results.matrix",
@@ -48,11 +51,13 @@ _HOME = {
     "ReplayResult": "kvbench.results.result",
     "RouterPolicySpec": "kvbench.specs",
     "RunConfig": "kvbench.config",
+    "SampleChoice": "kvbench.replays.sample",
     "TokenDatabaseSpec": "kvbench.specs",
     "Trace": "kvbench.trace.reader",
     "TraceError": "kvbench.errors",
     "TraceFormatSpec": "kvbench.specs",
     "WorkloadSpec": "kvbench.specs",
+    "curve": "kvbench.api",
     "hookimpl": "kvbench.hookspecs",
     "load_registry": "kvbench.plugins",
     "open_trace": "kvbench.trace.reader",
@@ -63,6 +68,7 @@ _HOME = {
 __all__ = [
     "CommandSpec",
     "ConfigError",
+    "CurveResult",
     "EvictionPolicySpec",
     "KvbenchError",
     "MatrixResult",
@@ -75,11 +81,13 @@ __all__ = [
     "ReplayResult",
     "RouterPolicySpec",
     "RunConfig",
+    "SampleChoice",
     "TokenDatabaseSpec",
     "Trace",
     "TraceError",
     "TraceFormatSpec",
     "WorkloadSpec",
+    "curve",
     "hookimpl",
     "load_registry",
     "open_trace",

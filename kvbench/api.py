@@ -1,4 +1,4 @@
-"""The library's way in: the same path as ``kvbench replay``."""
+"""The library's way in: the same paths as ``kvbench replay`` and ``kvbench curve``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.config import RunConfig, load_config
 from kvbench.plugins import load_registry
+from kvbench.results.curve import run_curve
 from kvbench.results.matrix import run_matrix
 from kvbench.results.run import run_replay
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvbench.plugins import Registry
+    from kvbench.replays.sample import SampleChoice
+    from kvbench.results.curve import CurveResult
     from kvbench.results.matrix import MatrixResult
     from kvbench.results.result import ReplayResult
     from kvbench.trace.reader import TraceSource
@@ -73,6 +76,38 @@ def replay_matrix(
     return run_matrix(
         _configured(config, settings),
         registry if registry is not None else load_registry(),
+        source=trace,
+        progress=progress,
+        clock=time.perf_counter,
+    )
+
+
+def curve(
+    trace: TraceSource | None = None,
+    *,
+    capacities: str | None = None,
+    sample: SampleChoice | None = None,
+    config: RunConfig | None = None,
+    registry: Registry | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+    **settings: Any,
+) -> CurveResult:
+    """Find the exact LRU hit rates of every capacity in one pass over a trace.
+
+    ``capacities``  to report, for example ``"1k,10%,64GiB"`` or ``"1k..1M"``; by default about twenty.
+    ``sample``      a :class:`kvbench.SampleChoice`: look at some of the trace, and give error bars.
+    Others as for :func:`replay`; settings that say which cache it is have no effect and are refused.
+
+        >>> import kvbench
+        >>> row = kvbench.curve("traces/chat.arrow", capacities="1k").curve[0]
+        >>> row["rates"] == kvbench.replay("traces/chat.arrow", capacity="1k").rates
+        True
+    """
+    return run_curve(
+        _configured(config, settings),
+        registry if registry is not None else load_registry(),
+        capacities=capacities,
+        sample=sample,
         source=trace,
         progress=progress,
         clock=time.perf_counter,

@@ -29,9 +29,7 @@ class IdsDatabase(TokenDatabase):
     def __init__(self, facts: TraceFacts, columns: frozenset[str]) -> None:
         super().__init__(facts, columns)
         if facts.id_scope == "session" and "session_id" not in columns:
-            raise TraceError(
-                "ids of scope session need a column session_id, and there is none; give --id-scope file"
-            )
+            raise TraceError("ids of scope session need a column session_id, and there is none; give --id-scope file")
 
     @property
     def dense(self) -> bool:

@@ -1,0 +1,145 @@
+"""``kvbench curve``: the LRU hit rate of every capacity, in one pass."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvbench.cli.parts import PartType
+from kvbench.cli.progress import row_progress
+from kvbench.cli.root import registry_of
+from kvbench.specs import TokenDatabaseSpec
+
+if TYPE_CHECKING:
+    from kvbench.replays.sample import SampleChoice
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kvbench curve traces/chat.arrow
+  kvbench curve trace.arrow --capacity 1k,10k,10% --block-bytes 2MiB
+  kvbench curve trace.arrow --capacity 1k..1M -o curve.parquet --plot curve.html
+  kvbench curve huge.parquet --sample 0.01"""
+)
+@click.argument("trace")
+@click.option(
+    "--capacity",
+    metavar="SIZE,…",
+    help="Capacities to show: blocks (10k), bytes (64GiB, needs --block-bytes), shares of the distinct blocks "
+    "(10%), or ranges of them (1k..1M, ten steps a decade).  [default: about twenty]",
+)
+@click.option(
+    "--tokens", type=PartType(TokenDatabaseSpec), help="How prompts become keys.  [default: by the trace's columns]"
+)
+@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
+@click.option("--block-bytes", metavar="SIZE", help="Bytes of a full block, for capacities and gains in bytes.")
+@click.option(
+    "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
+)
+@click.option(
+    "--id-kind",
+    type=click.Choice(["prefix", "content"]),
+    help="What a block id stands for, instead of what the file says: its block and all before it, or its own tokens.",
+)
+@click.option(
+    "--id-scope",
+    type=click.Choice(["file", "session", "global"]),
+    help="Where an id means the same, instead of what the file says.",
+)
+@click.option(
+    "--tails",
+    type=click.Choice(["drop", "keep"]),
+    help="Cache full blocks only, or partial last ones, too.  [default: drop]",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    help="A bad row ends the run, or is left out and counted.  [default: fail]",
+)
+@click.option(
+    "--sample",
+    type=float,
+    metavar="RATE",
+    help="Look at this share of the prefix trees (or sessions) only, and give error bars.",
+)
+@click.option("--sample-by", type=click.Choice(["tree", "session"]), help="What is kept whole.  [default: tree]")
+@click.option(
+    "--sample-depth",
+    type=int,
+    metavar="N",
+    help="Name trees by the block after N leading ones, where few first blocks start most requests.  [default: 0]",
+)
+@click.option("--seed", type=int, metavar="N", help="Of the sample.  [default: 0]")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write every capacity that changes the curve to this Parquet file."
+)
+@click.option("--plot", metavar="FILE", help="Draw the curve: .html, .svg or .png; needs the extra 'report'.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.pass_context
+def curve(ctx: click.Context, /, as_json: bool, plot: str | None, **settings: Any) -> None:
+    """Show the exact LRU hit rates of TRACE at every capacity, found in one pass.
+
+    The curve is that of one cache under the request order of kvbench replay; its knee, what more
+    capacity gains, and the distances and times between uses of a block come with it.
+    """
+    from kvbench.config import load_config
+    from kvbench.results.curve import run_curve
+
+    capacities = settings.pop("capacity")
+    sample = _sample_of(settings)
+    force = settings.pop("force")
+    given = {name: value for name, value in settings.items() if value is not None}
+    if force:
+        _check_force(given, plot)
+    config = load_config(None, {**given, **({"force": True} if force and "output" in given else {})})
+    draw = _plotter(plot, force) if plot is not None else None
+    registry = registry_of(ctx)
+    started = time.perf_counter()
+    with row_progress("curve") as progress:
+        result = run_curve(
+            config, registry, capacities=capacities, sample=sample, progress=progress, clock=time.perf_counter
+        )
+    if draw is not None:
+        draw(result)
+    result.wall_clock["total_s"] = time.perf_counter() - started
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(result.to_dict()), indent=2).decode())
+        return
+    from kvbench.cli.curvetables import print_curve
+
+    print_curve(result, config, [path for path in (config.output, plot) if path])
+
+
+def _sample_of(settings: dict[str, Any]) -> SampleChoice | None:
+    """The sample that was asked for; takes its settings out of ``settings``."""
+    from kvbench.errors import ConfigError
+
+    rate, by, depth = (settings.pop(name) for name in ("sample", "sample_by", "sample_depth"))
+    if rate is None:
+        for name, value in (("--sample-by", by), ("--sample-depth", depth), ("--seed", settings["seed"])):
+            if value is not None:
+                raise ConfigError(f"{name} has no effect without --sample")
+        return None
+    from kvbench.replays.sample import SampleChoice
+
+    return SampleChoice(rate, by or "tree", depth or 0)
+
+
+def _check_force(given: dict[str, Any], plot: str | None) -> None:
+    from kvbench.errors import ConfigError
+
+    if "output" not in given and plot is None:
+        raise ConfigError("--force has no effect without --output or --plot")
+
+
+def _plotter(path: str, force: bool) -> Any:
+    """Checks before the run that the plot can be made, and gives a function that makes it."""
+    from kvbench.report.curve import curve_plotter
+
+    return curve_plotter(path, force=force)

@@ -1,0 +1,1 @@
+"""Charts of results, with Altair; they need the extra ``report``."""
