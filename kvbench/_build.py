@@ -13,6 +13,7 @@ Environment:
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from setuptools import Extension
@@ -79,6 +80,8 @@ class BuildCore(build_ext):
                 "embedsignature.format": "python",
             },
             quiet=True,
+            # Translating takes a third of the build; forking is not safe everywhere.
+            nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,
         )
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
