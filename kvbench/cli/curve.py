@@ -10,10 +10,13 @@ import click
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
-from kvbench.specs import TokenDatabaseSpec
+from kvbench.specs import EvictionPolicySpec, TokenDatabaseSpec
 
 if TYPE_CHECKING:
+    from kvbench.config import RunConfig
+    from kvbench.plugins import Registry
     from kvbench.replays.sample import SampleChoice
+    from kvbench.results.matrix import MatrixResult
 
 
 @click.command(
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 Examples:
   kvbench curve traces/chat.arrow
   kvbench curve trace.arrow --capacity 1k,10k,10% --block-bytes 2MiB
+  kvbench curve trace.arrow --capacity 1k,10k,100k --policy arc --policy sieve
   kvbench curve trace.arrow --capacity 1k..1M -o curve.parquet --plot curve.html
   kvbench curve huge.parquet --sample 0.01"""
 )
@@ -30,6 +34,12 @@ Examples:
     metavar="SIZE,…",
     help="Capacities to show: blocks (10k), bytes (64GiB, needs --block-bytes), shares of the distinct blocks "
     "(10%), or ranges of them (1k..1M, ten steps a decade).  [default: about twenty]",
+)
+@click.option(
+    "--policy",
+    type=PartType(EvictionPolicySpec),
+    multiple=True,
+    help="Replay this policy at the shown capacities, too, beside the Belady bound; may be given several times.",
 )
 @click.option(
     "--tokens", type=PartType(TokenDatabaseSpec), help="How prompts become keys.  [default: by the trace's columns]"
@@ -80,17 +90,20 @@ Examples:
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.pass_context
-def curve(ctx: click.Context, /, as_json: bool, plot: str | None, **settings: Any) -> None:
+def curve(ctx: click.Context, /, as_json: bool, plot: str | None, policy: tuple[str, ...], **settings: Any) -> None:
     """Show the exact LRU hit rates of TRACE at every capacity, found in one pass.
 
     The curve is that of one cache under the request order of kvbench replay; its knee, what more
     capacity gains, and the distances and times between uses of a block come with it.
     """
     from kvbench.config import load_config
+    from kvbench.errors import ConfigError
     from kvbench.results.curve import run_curve
 
     capacities = settings.pop("capacity")
     sample = _sample_of(settings)
+    if policy and sample is not None:
+        raise ConfigError("--policy has no effect with --sample: policies are replayed over the whole trace")
     force = settings.pop("force")
     given = {name: value for name, value in settings.items() if value is not None}
     if force:
@@ -106,14 +119,37 @@ def curve(ctx: click.Context, /, as_json: bool, plot: str | None, **settings: An
     if draw is not None:
         draw(result)
     result.wall_clock["total_s"] = time.perf_counter() - started
+    matrix = _replays(config, registry, policy, result.curve) if policy else None
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.format(msgspec.json.encode(result.to_dict()), indent=2).decode())
+        document = result.to_dict() | ({"policies": matrix.cells} if matrix is not None else {})
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     from kvbench.cli.curvetables import print_curve
+    from kvbench.cli.tables import print_matrix
 
     print_curve(result, config, [path for path in (config.output, plot) if path])
+    if matrix is not None:
+        click.echo()
+        print_matrix(matrix, config)
+
+
+def _replays(
+    config: RunConfig, registry: Registry, policies: tuple[str, ...], shown: list[dict[str, Any]]
+) -> MatrixResult:
+    """The policies at the capacities that the curve shows."""
+    import msgspec
+
+    from kvbench.results.matrix import run_matrix
+
+    capacities = [row["capacity_blocks"] for row in shown if row["capacity_blocks"] is not None]
+    cells = msgspec.structs.replace(config, policy=list(policies), capacity=capacities, output=None, force=False)
+    started = time.perf_counter()
+    with row_progress("replay") as progress:
+        matrix = run_matrix(cells, registry, progress=progress, clock=time.perf_counter)
+    matrix.wall_clock["total_s"] = time.perf_counter() - started
+    return matrix
 
 
 def _sample_of(settings: dict[str, Any]) -> SampleChoice | None:

@@ -123,7 +123,7 @@ def print_matrix(result: MatrixResult, config: RunConfig) -> None:
     out.print(table)
     out.print()
     out.print("* best token rate of its capacity; gap: token rate of the Belady bound less that of the policy")
-    if config.output:
+    if config.output and config.is_matrix:
         out.print(f"wrote {config.output}")
     _print_clock(out, result.wall_clock)
 

@@ -140,3 +140,16 @@ def test_charts_are_whole_files(cli: Cli, tmp_path: Path, sample: Path, name: st
     assert content.lstrip().startswith(start)
     if name.endswith(".html"):
         assert b'<script src="http' not in content
+
+
+def test_policies_are_replayed_at_the_shown_capacities(cli: Cli, sample: Path) -> None:
+    """LRU replayed gives the curve itself; the others stand beside it, under the bound."""
+    settings = ["--capacity", "100,1k", "--policy", "lru", "--policy", "arc"]
+    document = json.loads(cli("curve", sample, *settings, "--json").out)
+    cells = {(cell["policy"], cell["capacity_blocks"]): cell for cell in document["policies"]}
+    for row in document["curve"]:
+        if row["capacity_blocks"] is not None:
+            assert cells["lru", row["capacity_blocks"]]["rates"]["token"] == row["rates"]["token"]
+            assert cells["arc", row["capacity_blocks"]]["belady_rates"]["token"] >= row["rates"]["token"]
+    assert "Belady (bound)" in cli("curve", sample, *settings).out
+    assert cli("curve", sample, *settings, "--sample", "0.5").code == 2
