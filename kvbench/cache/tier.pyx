@@ -132,7 +132,7 @@ cdef class Tier(SlotStore):
         cdef int32_t first = n - 1 if self.order == TAIL_FIRST else 0
         cdef int32_t step = -1 if self.order == TAIL_FIRST else 1
         cdef int32_t fits = self.leading_fit(n)
-        cdef int32_t i, k
+        cdef int32_t i, k, parent
         for i in range(fits):
             if slots[i] >= 0:
                 self.refs[slots[i]] += 1
@@ -140,9 +140,8 @@ cdef class Tier(SlotStore):
         try:
             for k in range(n):
                 i = first + k * step
-                self.view.parent = -1
-                if i > 0 and slots[i - 1] != ABSENT and self.holds(self.decoded(i - 1), keys[i - 1]):
-                    self.view.parent = self.decoded(i - 1)
+                parent = self.decoded(i - 1) if i > 0 else ABSENT
+                self.view.parent = parent if parent >= 0 and self.holds(parent, keys[i - 1]) else -1
                 if slots[i] >= 0:
                     if i < fits or self.holds(slots[i], keys[i]):
                         self.tell_one(slots[i], i, step, False)
