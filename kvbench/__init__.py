@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from kvbench.results.matrix import MatrixResult
     from kvbench.results.result import ReplayResult
     from kvbench.specs import (
+        AdmissionSpec,
         CommandSpec,
+        DeviceSpec,
         EvictionPolicySpec,
         Param,
         RouterPolicySpec,
@@ -32,13 +34,16 @@ if TYPE_CHECKING:
         TraceFormatSpec,
         WorkloadSpec,
     )
+    from kvbench.tierconfig import TierConfig
     from kvbench.tokens.namespace import Namespace
     from kvbench.trace.reader import Trace, open_trace
 
 _HOME = {
+    "AdmissionSpec": "kvbench.specs",
     "CommandSpec": "kvbench.specs",
     "ConfigError": "kvbench.errors",
     "CurveResult": "kvbench.results.curve",
+    "DeviceSpec": "kvbench.specs",
     "EvictionPolicySpec": "kvbench.specs",
     "KvbenchError": "kvbench.errors",
     "MatrixResult": "kvbench.results.matrix",
@@ -52,6 +57,7 @@ _HOME = {
     "RouterPolicySpec": "kvbench.specs",
     "RunConfig": "kvbench.config",
     "SampleChoice": "kvbench.replays.sample",
+    "TierConfig": "kvbench.tierconfig",
     "TokenDatabaseSpec": "kvbench.specs",
     "Trace": "kvbench.trace.reader",
     "TraceError": "kvbench.errors",
@@ -66,9 +72,11 @@ _HOME = {
 }
 
 __all__ = [
+    "AdmissionSpec",
     "CommandSpec",
     "ConfigError",
     "CurveResult",
+    "DeviceSpec",
     "EvictionPolicySpec",
     "KvbenchError",
     "MatrixResult",
@@ -82,6 +90,7 @@ __all__ = [
     "RouterPolicySpec",
     "RunConfig",
     "SampleChoice",
+    "TierConfig",
     "TokenDatabaseSpec",
     "Trace",
     "TraceError",

@@ -14,17 +14,15 @@ import msgspec
 from kvbench.atomic import same_file
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
+from kvbench.presets import with_preset
 from kvbench.specs import ParamValue
+from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, parse_tier
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PartTable = dict[str, ParamValue]
-PartChoice = str | PartTable
-Capacity = int | str
-
-NOT_PART_OF_RESULT = ("trace", "output", "events", "force")
+NOT_PART_OF_RESULT = ("trace", "output", "events", "timeline", "force")
 """Keys that say where files are; they stay out of a result's manifest."""
 
 
@@ -49,7 +47,24 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``seen``          the set of keys ever seen: ``exact`` or ``off``.
     ``seed``          of every random choice.
     ``on_error``      a bad row is an error (``fail``) or left out and counted (``skip``).
-    ``output``, ``events``  Parquet files to write.
+    ``tiers``         a stack of tiers instead of one cache a worker (see
+                      :class:`~kvbench.tierconfig.TierConfig`); ``capacity`` and ``policy`` are theirs then.
+    ``placement``     ``inclusive`` (tiers write through, hits are copied up), ``exclusive`` (a hit moves
+                      up, an eviction moves down) or ``spill`` (computed blocks go to the first tier with room).
+    ``walk``          ``any``: a prefix may change tiers at will; ``once``: each tier is visited once, in order.
+    ``workers_per_host``  workers that share a tier of scope ``host``.
+    ``tp``            tensor-parallel ranks of a worker.
+    ``model``         preset or config.json that says how large KV is, instead of ``block_bytes``.
+    ``kv_dtype``      of the stored KV, instead of the model's.
+    ``models``        a file with more model presets.
+    ``save_only_first_rank``  ranks that hold the same KV (MLA) store it once below the GPU.
+    ``devices``       a file with more device presets.
+    ``prefill_tokens_per_s``  of a worker: says from how many tokens on a tier's load beats recomputing.
+    ``faults``        a fault plan (TOML).
+    ``retries``       how often a failing get or put is tried again.
+    ``preset``        a named system whose settings these override.
+    ``output``, ``events``, ``timeline``  Parquet files to write.
+    ``timeline_every``  requests between two samples of the timeline.
     ``force``         overwrite them.
     """
 
@@ -70,13 +85,29 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seen: Literal["exact", "off"] = "exact"
     seed: int = 0
     on_error: Literal["fail", "skip"] = "fail"
+    tiers: list[TierConfig] | None = None
+    placement: Literal["inclusive", "exclusive", "spill"] = "inclusive"
+    walk: Literal["any", "once"] = "any"
+    workers_per_host: int = 1
+    tp: int = 1
+    model: str | None = None
+    kv_dtype: str | None = None
+    models: str | None = None
+    save_only_first_rank: bool = False
+    devices: str | None = None
+    prefill_tokens_per_s: float | None = None
+    faults: str | None = None
+    retries: int = 0
+    preset: str | None = None
     output: str | None = None
     events: str | None = None
+    timeline: str | None = None
+    timeline_every: int = 1000
     force: bool = False
 
     def check(self) -> RunConfig:
         """This configuration, or ConfigError for a setting that is out of range or has no effect."""
-        for name in ("workers", "block_tokens"):
+        for name in ("workers", "block_tokens", "workers_per_host", "tp", "timeline_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{option(name)} = {value} must be at least 1")
@@ -84,17 +115,92 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"--block-tokens = {self.block_tokens} must be at most {MAX_TOKENS:,}")
         if self.workers == 1 and self.router is not None:
             raise ConfigError("--router has no effect with one worker; give --workers, or leave it out")
+        if self.tiers is None:
+            self._check_without_tiers()
+        else:
+            self._check_tiers(self.tiers)
+        if self.block_bytes is not None and self.model is not None:
+            raise ConfigError("--block-bytes and --model both say how large a block is; give one of them")
+        for name in ("kv_dtype", "models", "save_only_first_rank", "tp"):
+            if self.model is None and getattr(self, name) not in (None, False, 1):
+                if name == "tp" and self.tiers and any(tier.scope == "rank" for tier in self.tiers):
+                    continue
+                raise ConfigError(f"{option(name)} has no effect without --model")
+        files = [path for path in (self.output, self.events, self.timeline) if path is not None]
+        if self.force and not files:
+            raise ConfigError("--force has no effect without --output, --events or --timeline")
+        for at, path in enumerate(files):
+            if any(same_file(path, other) for other in files[:at]):
+                raise ConfigError(f"--output, --events and --timeline name the same file, {path}")
+        return self
+
+    def _check_without_tiers(self) -> None:
         if self.capacity == "infinite" and self.policy is not None:
             raise ConfigError("--policy has no effect with infinite capacity: nothing is ever evicted; give --capacity")
         if self.capacity == "infinite" and self.order != "tail-first":
             raise ConfigError(f"--order {self.order} has no effect with infinite capacity; give --capacity")
         if self.capacity == "infinite" and self.belady == "on":
             raise ConfigError("--belady on has no effect with infinite capacity; give --capacity")
-        if self.output is not None and self.events is not None and same_file(self.output, self.events):
-            raise ConfigError(f"--output and --events name the same file, {self.output}")
-        if self.force and self.output is None and self.events is None:
-            raise ConfigError("--force has no effect without --output or --events")
-        return self
+        defaults = RunConfig()
+        for name in TELLS_OF_TIERS:
+            if getattr(self, name) != getattr(defaults, name):
+                raise ConfigError(f"{option(name)} has no effect without tiers; give --tier or --preset")
+
+    def _check_tiers(self, tiers: list[TierConfig]) -> None:
+        if self.capacity != "infinite" or self.policy is not None:
+            raise ConfigError("--capacity and --policy are those of a single tier; give them in each --tier")
+        if self.order == "access":
+            raise ConfigError("--order access is block by block, for one tier; a stack serves requests whole")
+        names = [tier.name for tier in tiers]
+        for at, tier in enumerate(tiers):
+            tier.check()
+            if tier.name in names[:at]:
+                raise ConfigError(f"two tiers are called {tier.name}")
+            if tier.scope == "host" and self.workers_per_host == 1:
+                raise ConfigError(f"{tier.setting}: scope host is scope worker unless --workers-per-host is above 1")
+            if tier.scope == "cluster" and self.workers == 1:
+                raise ConfigError(f"{tier.setting}: scope cluster has no effect with one worker; give --workers")
+            if tier.scope == "rank" and self.tp == 1:
+                raise ConfigError(f"{tier.setting}: scope rank has no effect with one rank; give --tp")
+            if at and SCOPES.index(tier.scope) < SCOPES.index(tiers[at - 1].scope):
+                raise ConfigError(f"{tier.setting} of scope {tier.scope} is below one of scope {tiers[at - 1].scope}")
+            self._check_place(tiers, at)
+        if self.workers_per_host > 1 and all(tier.scope != "host" for tier in tiers):
+            raise ConfigError("--workers-per-host has no effect without a tier of scope host")
+        if len(tiers) == 1 and self.walk != "any":
+            raise ConfigError("--walk has no effect with one tier")
+        if not tiers and self.order != "tail-first":
+            raise ConfigError("--order has no effect without a tier")
+        if self.timeline is None and self.timeline_every != RunConfig().timeline_every:
+            raise ConfigError("--timeline-every has no effect without --timeline")
+        if self.faults is None and self.retries:
+            raise ConfigError("--retries has no effect without --faults")
+
+    def _check_place(self, tiers: list[TierConfig], at: int) -> None:
+        """What a tier's settings mean where it stands in the stack."""
+        tier = tiers[at]
+        if at == 0 and tier.write == "back":
+            raise ConfigError(f"{tier.setting}: write back needs a tier above that evicts")
+        if at == len(tiers) - 1 and tier.promotion is not None:
+            raise ConfigError(f"{tier.setting}: promotion has no effect in the last tier: nothing is hit below it")
+        if self.placement == "spill" and (tier.write is not None or tier.promotion is not None):
+            raise ConfigError(f"{tier.setting}: write and promotion have no effect with placement spill")
+        if at == 0:
+            return
+        above = tiers[at - 1]
+        if tier.chunk % above.chunk:
+            raise ConfigError(
+                f"{tier.setting}: chunk = {tier.chunk} is no multiple of that of tier {above.name}, {above.chunk}"
+            )
+        moves = tier.write == "back" or above.promotion == "move" or self.placement != "inclusive"
+        if moves and tier.chunk != above.chunk:
+            raise ConfigError(f"{tier.setting}: blocks move between it and tier {above.name}, so their chunks must be equal")
+        if moves and (tier.scope == "rank") != (above.scope == "rank"):
+            raise ConfigError(
+                f"{tier.setting}: blocks move between it and tier {above.name}, so both or none are of scope rank"
+            )
+        if tier.write == "back" and above.capacity == "infinite":
+            raise ConfigError(f"{tier.setting}: write back has no effect below tier {above.name}, which never evicts")
 
     @property
     def is_matrix(self) -> bool:
@@ -114,6 +220,13 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain values; those that are None are left out."""
         return {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
+
+
+TELLS_OF_TIERS = (
+    *("placement", "walk", "workers_per_host", "devices", "prefill_tokens_per_s"),
+    *("faults", "retries", "timeline", "timeline_every"),
+)
+"""Settings that mean nothing without tiers."""
 
 
 def option(name: str) -> str:
@@ -150,6 +263,10 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
     for name in settings:
         if name not in RunConfig.__struct_fields__:
             raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
+    if "tiers" in settings and isinstance(settings["tiers"], (list, tuple)):
+        settings["tiers"] = [_typed_tier(tier) if isinstance(tier, str) else tier for tier in settings["tiers"]]
+    if isinstance(settings.get("preset"), str):
+        settings = with_preset(settings)
     capacity = settings.get("capacity")
     if isinstance(capacity, str) and "," in capacity:
         settings["capacity"] = [part.strip() for part in capacity.split(",")]
@@ -162,6 +279,16 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
             raise ConfigError(f"{where}{name} is an empty list")
     config.cells()
     return config
+
+
+def _typed_tier(text: str) -> dict[str, Any]:
+    """The table of a ``--tier`` option; its values are text, so numbers are read from them."""
+    table = parse_tier(text)
+    try:
+        tier = msgspec.to_builtins(msgspec.convert(table, TierConfig, strict=False))
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"--tier {text}: {error}") from None
+    return {name: tier[name] for name in table}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvbench.specs import (
+        AdmissionSpec,
         CommandSpec,
+        DeviceSpec,
         EvictionPolicySpec,
         RouterPolicySpec,
         TokenDatabaseSpec,
@@ -57,6 +59,26 @@ def kvbench_router_policies() -> Iterable[RouterPolicySpec]:  # type: ignore[emp
     @kvbench.hookimpl
     def kvbench_router_policies():
         yield kvbench.RouterPolicySpec("mine", MyRouter, "Whom it picks.")
+    """
+
+
+@hookspec
+def kvbench_admission_filters() -> Iterable[AdmissionSpec]:  # type: ignore[empty-body]
+    """Offer filters that say which blocks may enter a tier.
+
+    @kvbench.hookimpl
+    def kvbench_admission_filters():
+        yield kvbench.AdmissionSpec("mine", MyFilter, "What it lets in.")
+    """
+
+
+@hookspec
+def kvbench_devices() -> Iterable[DeviceSpec]:  # type: ignore[empty-body]
+    """Offer devices that time the reads and writes of tiers.
+
+    @kvbench.hookimpl
+    def kvbench_devices():
+        yield kvbench.DeviceSpec("mine", "my_package:make_mine", "What it is.")
     """
 
 

@@ -24,7 +24,9 @@ import pluggy
 from kvbench import hookspecs
 from kvbench.errors import ConfigError, PluginError, one_line
 from kvbench.specs import (
+    AdmissionSpec,
     CommandSpec,
+    DeviceSpec,
     EvictionPolicySpec,
     RouterPolicySpec,
     Spec,
@@ -43,6 +45,8 @@ HOOKS: Mapping[str, type[Spec]] = {
     "kvbench_token_databases": TokenDatabaseSpec,
     "kvbench_eviction_policies": EvictionPolicySpec,
     "kvbench_router_policies": RouterPolicySpec,
+    "kvbench_admission_filters": AdmissionSpec,
+    "kvbench_devices": DeviceSpec,
     "kvbench_trace_formats": TraceFormatSpec,
     "kvbench_workloads": WorkloadSpec,
     "kvbench_commands": CommandSpec,

@@ -28,7 +28,7 @@ class Param:
 
     ``type`` is one of bool, int, float, str. ``default`` of ``None`` makes the parameter
     required. ``choices``, ``minimum`` and ``maximum`` bound the values that are accepted; a float
-    must be finite in any case.
+    must be finite in any case. An ``optional`` one is left out when it is not given.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Param:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    optional: bool = False
 
     def parse(self, value: ParamValue, owner: str) -> ParamValue:
         """``value`` (text from the command line, or typed from TOML) as this parameter's type."""
@@ -108,6 +109,8 @@ class Spec:
         for param in self.params:
             if param.name in given:
                 parsed[param.name] = param.parse(given[param.name], owner)
+            elif param.optional:
+                continue
             elif param.default is None:
                 raise ConfigError(f"{owner}: parameter {param.name} ({param.help}) must be given")
             else:
@@ -152,6 +155,24 @@ class RouterPolicySpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class AdmissionSpec(Spec):
+    """Says which blocks may enter a tier. ``factory(context, **params)`` makes a
+    :class:`kvbench.cache.AdmissionFilter` for the given :class:`kvbench.cache.AdmissionContext`.
+    """
+
+    kind: ClassVar[str] = "admission filter"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec(Spec):
+    """Times reads and writes of a tier. ``factory(name, **params)`` makes a
+    :class:`kvbench.serving.device.Device`; ``name`` is the spec's own.
+    """
+
+    kind: ClassVar[str] = "device"
+
+
+@dataclass(frozen=True, slots=True)
 class TraceFormatSpec(Spec):
     """Reads a foreign trace. ``factory(**params)`` makes a :class:`kvbench.trace.formats.TraceFormat`."""
 
@@ -178,6 +199,8 @@ SPEC_KINDS: tuple[type[Spec], ...] = (
     TokenDatabaseSpec,
     EvictionPolicySpec,
     RouterPolicySpec,
+    AdmissionSpec,
+    DeviceSpec,
     TraceFormatSpec,
     WorkloadSpec,
     CommandSpec,

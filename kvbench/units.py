@@ -37,6 +37,7 @@ BYTE_UNITS = {
     "PiB": 2**50,
 }
 COUNT_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+TOKEN_UNITS = {"tok": 1, "ktok": 10**3, "Mtok": 10**6, "Gtok": 10**9}
 
 
 def split_quantity(text: str) -> tuple[Fraction, str]:
@@ -60,6 +61,11 @@ def parse_bytes(text: str) -> int:
 def parse_count(text: str) -> int:
     """A whole number from ``512``, ``10k``, ``1.5M`` or ``1_000``."""
     return _scaled(text, COUNT_UNITS, "a count")
+
+
+def parse_tokens(text: str) -> int:
+    """Tokens from ``512tok``, ``10ktok`` or ``3Mtok``."""
+    return _scaled(text, TOKEN_UNITS, "a number of tokens")
 
 
 def unknown_unit(unit: str, units: Iterable[str]) -> str:

@@ -5,10 +5,31 @@ slots.pyx    the slots of a tier: free, taken, pinned, counted
 tier.pyx     one request at a tier: lookup, room, sweep
 seen.pyx     every key ever asked for: first use or eviction?
 events.pyx   every change of residency, in order
+stacked.pyx  a tier in a stack: given to from above and below
+stack.pyx    one request in a stack of tiers
+admission.pyx  which blocks may enter a tier
+fold.py      the state that an event log describes
 """
 
+from kvbench.cache.admission import AdmissionContext, AdmissionFilter, PythonAdmission
 from kvbench.cache.events import EventLog
 from kvbench.cache.seen import DenseSeen, ExactSeen, Seen, make_seen
+from kvbench.cache.stack import TierStack
+from kvbench.cache.stacked import TIER_COUNTS, StackedTier
 from kvbench.cache.tier import ORDERS, Tier
 
-__all__ = ["ORDERS", "DenseSeen", "EventLog", "ExactSeen", "Seen", "Tier", "make_seen"]
+__all__ = [
+    "ORDERS",
+    "TIER_COUNTS",
+    "AdmissionContext",
+    "AdmissionFilter",
+    "DenseSeen",
+    "EventLog",
+    "ExactSeen",
+    "PythonAdmission",
+    "Seen",
+    "StackedTier",
+    "Tier",
+    "TierStack",
+    "make_seen",
+]

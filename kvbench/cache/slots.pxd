@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from kvbench.cache.events cimport EventLog
+from kvbench.cache.events cimport Event, EventLog
 from kvbench.cache.table cimport BlockTable
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.eviction.view cimport TierView
@@ -8,11 +8,12 @@ from kvbench.eviction.view cimport TierView
 
 cdef class SlotStore:
     cdef readonly str name
-    cdef readonly int32_t worker
+    cdef readonly int32_t worker     # whose request is served
+    cdef readonly int32_t store      # which of the tier's stores this is
+    cdef readonly int level          # position of the tier in the stack, 0: fastest
     cdef readonly EvictionPolicy policy
     cdef readonly int32_t used
     cdef readonly int32_t pinned
-    cdef readonly int64_t sequence
     cdef BlockTable table
     cdef EventLog log
     cdef bint limited
@@ -32,5 +33,5 @@ cdef class SlotStore:
     cdef int32_t take_slot(self, uint64_t key) noexcept nogil
     cdef int release_slots(self, const int32_t* slots, int32_t n, int reason) except -1 nogil
     cdef bint holds(self, int32_t slot, uint64_t key) noexcept nogil
-    cdef int record(self, int kind, int reason, uint64_t key, bint has_parent, uint64_t parent) except -1 nogil
+    cdef Event* record(self, int kind, int reason, uint64_t key, bint has_parent, uint64_t parent) except NULL nogil
     cdef int check(self) except -1 nogil

@@ -4,11 +4,12 @@ This half of a tier knows nothing of requests or order. It hands out slots and t
 keeps the block table and the event log in step, and counts.
 """
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from kvbench.cache.events cimport DELETE, REMOVED, Event, EventLog
+from kvbench.cache.events cimport DELETE, NO_EVENT, REMOVED, Event, EventLog
 from kvbench.cache.table cimport BlockTable, DirectTable, make_table
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.eviction.view cimport TierView
@@ -25,9 +26,11 @@ cdef class SlotStore:
     """Base of :class:`kvbench.cache.tier.Tier`, which says what the arguments are."""
 
     def __cinit__(self, EvictionPolicy policy=None, *, bint dense=False, EventLog log=None, int32_t worker=0,
-                  str name="gpu", **kwargs):
+                  int32_t store=-1, int level=0, str name="gpu", **kwargs):
         self.name = name
         self.worker = worker
+        self.store = worker if store < 0 else store
+        self.level = level
         self.log = log
         self.policy = policy
         self.limited = policy is not None
@@ -65,9 +68,11 @@ cdef class SlotStore:
         """Get ready for a batch of keys."""
         return self.table.reserve(keys, n)
 
+    @cython.final
     cdef bint holds(self, int32_t slot, uint64_t key) noexcept nogil:
         return self.refs[slot] > 0 and self.keys[slot] == key
 
+    @cython.final
     cdef int32_t take_slot(self, uint64_t key) noexcept nogil:
         """A slot for ``key``; the caller enters it in the table."""
         # Emptied slots are used again in the order in which they were emptied: a chain that is
@@ -102,25 +107,23 @@ cdef class SlotStore:
             tail += 1
             if tail == self.size:
                 tail = 0
-            if self.log is not None:
+            if self.log is not None and reason != NO_EVENT:
                 self.record(DELETE, reason, self.keys[slots[i]], False, 0)
         self.free_count += n
         self.used -= n
         return 0
 
-    cdef int record(self, int kind, int reason, uint64_t key, bint has_parent, uint64_t parent) except -1 nogil:
-        cdef Event* event = self.log.append()
+    cdef Event* record(self, int kind, int reason, uint64_t key, bint has_parent, uint64_t parent) except NULL nogil:
+        cdef Event* event = self.log.append(self.worker)
         event.request = self.view.request.index
-        event.sequence = self.sequence
         event.key = key
         event.parent = parent
-        event.worker = self.worker
+        event.store = self.store
         event.kind = kind
         event.reason = reason
         event.has_parent = has_parent
-        event.tier = 0
-        self.sequence += 1
-        return 0
+        event.tier = self.level
+        return event
 
     cdef int fit_slots(self, int64_t wanted) except -1 nogil:
         """Grow a tier without bound. It evicts nothing, but blocks may have been removed; fresh

@@ -10,7 +10,7 @@ victims; every victim is checked.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from kvbench.cache.events cimport COMPUTED, EVICTED, INSERT
@@ -27,7 +27,6 @@ ORDERS = {"tail-first": TAIL_FIRST, "head-first": HEAD_FIRST, "access": ACCESS}
 """Names of the sweep orders of semantics §5.1."""
 
 
-@cython.final
 cdef class Tier(SlotStore):
     """One tier of one worker.
 
@@ -42,6 +41,9 @@ cdef class Tier(SlotStore):
         if order not in ORDERS:
             raise ConfigError(f"order {order!r} is not one of {', '.join(ORDERS)}")
         self.order = ORDERS[order]
+        self.noted = self.log is not None
+        self.makes_room = self.limited and not self.policy.keeps
+        self.mask = NULL
 
     def __dealloc__(self):
         free(self.slots)
@@ -66,51 +68,60 @@ cdef class Tier(SlotStore):
 
     cdef int commit(self, const uint64_t* keys, int32_t n) except -1 nogil:
         """Make the request that was just looked up resident: room first, then one sweep."""
-        cdef int32_t fits = n
         cdef int32_t missing = n - self.resident
-        self.view.blocks = n
-        self.view.asked = keys
-        self.view.slots = self.slots
-        if self.limited and self.policy.one_by_one and (missing > 0 or self.policy.drops):
-            self.sweep_one_by_one(keys, n)
-        else:
-            if missing > 0:
-                if not self.limited:
-                    self.fit_slots(self.used + missing)
-                elif missing > self.limit - self.used:
-                    fits = self.make_room(keys, n)
-                self.store(keys, n, fits)
-            if self.limited:
-                self.sweep_over(n)
+        self.fill(keys, n, missing, self.leading_fit(n, missing))
         if debug_build:
             self.check()
         return 0
 
-    cdef int32_t leading_fit(self, int32_t n) noexcept nogil:
-        """How many leading blocks of the request can be resident at once, beside what is pinned."""
-        cdef int32_t room = self.limit - self.pinned
+    cdef int fill(self, const uint64_t* keys, int32_t n, int32_t missing, int32_t fits) except -1 nogil:
+        """Store those of the ``missing`` blocks that are among the leading ``fits``, and sweep."""
+        self.view.blocks = n
+        self.view.asked = keys
+        self.view.slots = self.slots
+        if self.limited and self.policy.one_by_one and (missing > 0 or self.policy.drops):
+            self.sweep_one_by_one(keys, n, fits)
+            return 0
+        if missing > 0:
+            if not self.limited:
+                self.fit_slots(self.used + missing)
+            elif missing > self.limit - self.used:
+                self.make_room(keys, n, fits)
+            self.store_missing(keys, n, fits)
+        if self.limited:
+            self.sweep_over(n)
+        return 0
+
+    cdef int32_t leading_fit(self, int32_t n, int32_t missing) noexcept nogil:
+        """How many leading blocks of the request can be resident at once, beside what is pinned. A
+        tier that makes no room at allocation has what is free to give."""
+        cdef int32_t room = self.limit - (self.pinned if self.makes_room else self.used)
         cdef int32_t fits
+        if missing <= self.limit - self.used:
+            return n
         for fits in range(n):
-            if self.slots[fits] >= 0 and self.refs[self.slots[fits]] > 1:
-                continue  # its own place is among the pinned ones
+            if self.slots[fits] >= 0:
+                if not self.makes_room or self.refs[self.slots[fits]] > 1:
+                    continue  # its own place is not among those that are given
+            elif not wants(self.mask, fits):
+                continue
             if room == 0:
                 return fits
             room -= 1
         return n
 
-    cdef int32_t make_room(self, const uint64_t* keys, int32_t n) except -1 nogil:
-        """Evict for the request, sparing its own blocks; returns how many leading blocks fit.
+    cdef int make_room(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil:
+        """Evict for the leading ``fits`` blocks of the request, sparing its own.
 
         A request larger than the tier keeps its leading blocks: what lies beyond them is not
         spared, so that LRU stays a stack algorithm at any capacity.
         """
         cdef int32_t* slots = self.slots
-        cdef int32_t fits = self.leading_fit(n)
         cdef int32_t i, missing = 0
         for i in range(fits):
             if slots[i] >= 0:
                 self.refs[slots[i]] += 1
-            else:
+            elif wants(self.mask, i):
                 missing += 1
         try:
             if missing > self.limit - self.used:
@@ -122,16 +133,15 @@ cdef class Tier(SlotStore):
         for i in range(fits, n):
             if slots[i] >= 0 and not self.holds(slots[i], keys[i]):
                 slots[i] = ABSENT
-        return fits
+        return 0
 
-    cdef int sweep_one_by_one(self, const uint64_t* keys, int32_t n) except -1 nogil:
+    cdef int sweep_one_by_one(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil:
         """The sweep for policies that choose a victim for each missing block by itself. The
         request's own blocks are spared just the same (only a policy that inserts first may give
         up those it has just been given)."""
         cdef int32_t* slots = self.slots
         cdef int32_t first = n - 1 if self.order == TAIL_FIRST else 0
         cdef int32_t step = -1 if self.order == TAIL_FIRST else 1
-        cdef int32_t fits = self.leading_fit(n)
         cdef int32_t i, k, parent
         for i in range(fits):
             if slots[i] >= 0:
@@ -143,8 +153,10 @@ cdef class Tier(SlotStore):
                 parent = self.decoded(i - 1) if i > 0 else ABSENT
                 self.view.parent = parent if parent >= 0 and self.holds(parent, keys[i - 1]) else -1
                 if slots[i] >= 0:
-                    if i < fits or self.holds(slots[i], keys[i]):
+                    if touches(self.mask, i) and (i < fits or self.holds(slots[i], keys[i])):
                         self.tell_one(slots[i], i, step, False)
+                elif not wants(self.mask, i):
+                    continue
                 elif i < fits:
                     self.store_one(keys, i, step)
                     if slots[i] <= STORED_NOW and not self.holds(self.decoded(i), keys[i]):
@@ -161,27 +173,38 @@ cdef class Tier(SlotStore):
                     self.refs[STORED_NOW - slots[i]] -= 1
         return 0
 
+    @cython.final
     cdef int32_t decoded(self, int32_t i) noexcept nogil:
         cdef int32_t slot = self.slots[i]
         return STORED_NOW - slot if slot <= STORED_NOW else slot
 
-    cdef int store(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil:
+    cdef int store_missing(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil:
         """Give a slot to each missing block that fits, parents first: the order in which
         listeners of the event log want to hear of them."""
         cdef int32_t* slots = self.slots
         cdef int32_t i, slot
         for i in range(fits):
-            if slots[i] < 0:
+            if slots[i] < 0 and wants(self.mask, i):
                 slot = self.take_slot(keys[i])
                 self.sweep[self.stored] = slot
                 slots[i] = STORED_NOW - slot
                 self.stored += 1
-                if self.log is not None:
-                    self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
+                if self.noted:
+                    self.note_stored(keys, i, slot)
         self.table.insert_slots(self.sweep, self.stored)
         for i in range(fits, n):
-            self.truncated += slots[i] < 0
+            self.truncated += slots[i] < 0 and wants(self.mask, i)
         return 0
+
+    cdef int note_stored(self, const uint64_t* keys, int32_t i, int32_t slot) except -1 nogil:
+        """Block i of the request was given a slot; called where ``noted``."""
+        if self.log is not None:
+            self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
+        return 0
+
+    cdef int give_up(self, const int32_t* victims, int32_t n) except -1 nogil:
+        """Empty the slots of victims, which nobody refers to any more."""
+        return self.release_slots(victims, n, EVICTED)
 
     cdef int sweep_over(self, int32_t n) except -1 nogil:
         """Tell the policy of the whole request in sweep order, one call for each run of touched
@@ -196,8 +219,8 @@ cdef class Tier(SlotStore):
         self.view.step = step
         for k in range(n):
             slot = slots[first + k * step]
-            if STORED_NOW < slot < 0:
-                # A truncated block ends a run: positions within a run are consecutive.
+            if STORED_NOW < slot < 0 or (slot >= 0 and not touches(self.mask, first + k * step)):
+                # A block that is not told of ends a run: positions within a run are consecutive.
                 self.tell(sweep, filled, stored)
                 filled = 0
                 continue
@@ -280,8 +303,8 @@ cdef class Tier(SlotStore):
         cdef bint after = self.limited and self.policy.insert_first
         if not self.limited:
             self.fit_slots(self.used + 1)
-        elif self.used == self.limit and not after:
-            if self.pinned == self.limit:
+        elif self.used == self.limit and not (after and self.makes_room):
+            if self.pinned == self.limit or not self.makes_room:
                 self.truncated += 1
                 return 0
             self.view.incoming = keys[i]
@@ -292,8 +315,8 @@ cdef class Tier(SlotStore):
         self.table.insert(keys[i], slot)
         self.slots[i] = STORED_NOW - slot
         self.stored += 1
-        if self.log is not None:
-            self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
+        if self.noted:
+            self.note_stored(keys, i, slot)
         if self.limited:
             self.tell_one(slot, i, step, True)
         if after and self.used > self.limit:
@@ -322,7 +345,7 @@ cdef class Tier(SlotStore):
         while good < found and 0 <= victims[good] < self.size and self.refs[victims[good]] == 1:
             self.refs[victims[good]] = 0
             good += 1
-        self.release_slots(victims, good, EVICTED)
+        self.give_up(victims, good)
         self.evicted += good
         if good < found:
             self.refuse(victims[good])

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvbench.cli.options import block_options, on_error_option, tier_options
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
-from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.specs import EvictionPolicySpec, RouterPolicySpec
 
 if TYPE_CHECKING:
     from kvbench.config import RunConfig
@@ -24,6 +25,7 @@ Examples:
   kvbench replay traces/chat.arrow --capacity 10%
   kvbench replay trace.arrow --capacity 64GiB --block-bytes 2MiB --workers 8 -o requests.parquet
   kvbench replay trace.arrow --policy lru --policy arc --policy sieve --capacity 1k,10k,10%
+  kvbench replay trace.arrow --tier gpu,capacity=1k --tier cpu,capacity=10k --placement exclusive
   kvbench replay --config run.toml --policy fifo --json
   cat trace.arrows | kvbench replay - --capacity 10k
 
@@ -45,29 +47,8 @@ kvbench plugins lists the policies, routers and token databases with their param
 )
 @click.option("--workers", type=int, metavar="N", help="Engine replicas, each with its own cache.  [default: 1]")
 @click.option("--router", type=PartType(RouterPolicySpec), help="Who serves a request.  [default: max-prefix]")
-@click.option(
-    "--tokens", type=PartType(TokenDatabaseSpec), help="How prompts become keys.  [default: by the trace's columns]"
-)
-@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
-@click.option("--block-bytes", metavar="SIZE", help="Bytes of a full block, for capacities and figures in bytes.")
-@click.option(
-    "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
-)
-@click.option(
-    "--id-kind",
-    type=click.Choice(["prefix", "content"]),
-    help="What a block id stands for, instead of what the file says: its block and all before it, or its own tokens.",
-)
-@click.option(
-    "--id-scope",
-    type=click.Choice(["file", "session", "global"]),
-    help="Where an id means the same, instead of what the file says.",
-)
-@click.option(
-    "--tails",
-    type=click.Choice(["drop", "keep"]),
-    help="Cache full blocks only, or partial last ones, too.  [default: drop]",
-)
+@tier_options()
+@block_options("capacities and figures in bytes")
 @click.option(
     "--order",
     type=click.Choice(["tail-first", "head-first", "access"]),
@@ -87,13 +68,13 @@ kvbench plugins lists the policies, routers and token databases with their param
     "memory flat.  [default: exact]",
 )
 @click.option("--seed", type=int, metavar="N", help="Of every random choice.  [default: 0]")
-@click.option(
-    "--on-error",
-    type=click.Choice(["fail", "skip"]),
-    help="A bad row ends the run, or is left out and counted.  [default: fail]",
-)
+@on_error_option
 @click.option("-o", "--output", metavar="FILE", help="Write a row a request to this Parquet file.")
-@click.option("--events", metavar="FILE", help="Write every INSERT and DELETE to this Parquet file.")
+@click.option("--events", metavar="FILE", help="Write every INSERT, DELETE, MOVE and COPY to this Parquet file.")
+@click.option("--timeline", metavar="FILE", help="Write what each tier holds and has done, sampled, to this Parquet file.")
+@click.option(
+    "--timeline-every", type=int, metavar="N", help="Requests between two samples of the timeline.  [default: 1000]"
+)
 @click.option("--force", is_flag=True, default=None, help="Overwrite files that exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.option("--print-config", is_flag=True, help="Show the effective configuration as TOML, and stop.")
@@ -109,6 +90,8 @@ def replay(ctx: click.Context, /, config_file: Path | None, as_json: bool, print
     given = {name: value for name, value in settings.items() if value not in (None, ())}
     if "policy" in given:
         given["policy"] = given["policy"][0] if len(given["policy"]) == 1 else list(given["policy"])
+    if "tiers" in given:
+        given["tiers"] = list(given["tiers"])
     config = load_config(config_file, given)
     registry = registry_of(ctx)
     if print_config and as_json:

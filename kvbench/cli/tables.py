@@ -79,6 +79,12 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
     else:
         out.print(_blocks(summary))
         out.print()
+    if summary.get("tiers"):
+        from kvbench.cli.tiertables import tier_tables
+
+        for table in tier_tables(summary["tiers"]):
+            out.print(table)
+            out.print()
     if summary["workers"]["count"] > 1:
         out.print(_workers(summary))
         out.print()
@@ -138,6 +144,8 @@ def _gap(cell: dict[str, Any]) -> str:
 
 
 def _headline(result: ReplayResult, config: RunConfig) -> str:
+    from kvbench.cli.tiertables import tier_headline
+
     requests, trace, settings = result.summary["requests"], result.manifest["trace"], result.manifest["config"]
     capacity = result.summary["capacity_blocks"]
     parts = [
@@ -146,7 +154,9 @@ def _headline(result: ReplayResult, config: RunConfig) -> str:
         f"{trace['block_tokens']}-token blocks" if trace["block_tokens"] else "no block size",
         f"{settings['workers']} worker{'s' if settings['workers'] > 1 else ''}"
         + (f" ({_part(settings['router'])})" if "router" in settings else ""),
-        "infinite capacity"
+        tier_headline(settings)
+        if "tiers" in settings
+        else "infinite capacity"
         if capacity is None
         else f"{_part(settings['policy'])}, {capacity:,} blocks each"
         if settings["workers"] > 1
@@ -239,7 +249,7 @@ def _remarks(result: ReplayResult, config: RunConfig) -> list[str]:
         remarks.append(
             "note: a rate of exactly 0 or 1 is often a mistake; kvbench trace inspect shows what reuse there is"
         )
-    if summary["capacity_blocks"] is None and summary["blocks"] is not None:
+    if summary["capacity_blocks"] is None and summary["blocks"] is not None and "tiers" not in summary:
         remarks.append("note: with infinite capacity nothing is evicted; give --capacity 10k, 10% or 64GiB to size it")
-    remarks += [f"wrote {path}" for path in (config.output, config.events) if path]
+    remarks += [f"wrote {path}" for path in (config.output, config.events, config.timeline) if path]
     return remarks

@@ -9,7 +9,7 @@ block.
 one. **A policy may give away only slots whose count is exactly 1.** The tier checks every victim,
 so a policy that gets this wrong stops the replay with a message; it cannot corrupt the accounting.
 
-Four flags, set when the policy is made, change how the tier calls:
+Flags, set when the policy is made, change how the tier calls:
 
 ``one_by_one``    missing blocks are stored one at a time, in sweep order, and ``view.incoming`` is
                   the key that an eviction makes room for. For policies that remember evicted keys.
@@ -17,6 +17,7 @@ Four flags, set when the policy is made, change how the tier calls:
                   newcomer itself may go. Slots are then 0 … capacity, one more than blocks stay.
 ``drops``         (with one_by_one) the policy may give up blocks although the tier is not full;
                   it is asked with ``drop_slot`` after each call.
+``keeps``         the policy never evicts: a full tier stores no more, and ``evict`` is not called.
 ``expires``       blocks go by themselves when their time is up: ``drop_slot`` is asked before each lookup.
 """
 

@@ -15,6 +15,7 @@ from kvbench.replays.belady import BeladyBound
 from kvbench.replays.future import Future
 from kvbench.replays.keyed import Keyed, KeyedTrace
 from kvbench.replays.order import COUNTS, OrderReplay
+from kvbench.replays.tiers import TieredCore, tier_capacities, total_capacity
 from kvbench.routing import KvbmIndex, RouterContext, RouterPolicy
 from kvbench.seeds import stream_seed
 from kvbench.specs import EvictionPolicySpec
@@ -44,12 +45,14 @@ class Served:
     ``keys``    their keys.
     ``rows``    int32, requests × len(COUNTS): the counts of each request. Overwritten by the next batch.
     ``belady``  int32, the prefix hits of the Belady bound; None where it is not known.
+    ``tiers``   int32, requests × the columns of ``tier_columns``; None without a tier stack. Overwritten, too.
     """
 
     batch: pa.RecordBatch
     keys: KeyBatch
     rows: Int32s
     belady: Int32s | None = None
+    tiers: Int32s | None = None
 
 
 class Core:
@@ -73,7 +76,7 @@ class Core:
         self.tiers = [self._make_tier(worker, direct) for worker in range(workers)]
         self._replay = OrderReplay(
             self.tiers,
-            router=_make_router(plan),
+            router=make_router(plan),
             index=KvbmIndex(workers, dense) if workers > 1 else None,
             log=self.log,
             seen=make_seen(dense, self.tiers[0].direct_table if workers == 1 else None)
@@ -93,7 +96,12 @@ class Core:
         """Blocks resident at each worker now."""
         return [tier.used for tier in self.tiers]
 
-    def serve(self, item: Keyed, next_use: Int32s | None) -> Int32s:
+    @property
+    def tier_names(self) -> list[str]:
+        """The one tier."""
+        return [self.tiers[0].name]
+
+    def serve(self, item: Keyed, next_use: Int32s | None) -> tuple[Int32s, None]:
         """Serve one batch; the rows are overwritten by the next."""
         count = item.batch.num_rows
         if len(self._rows) < count:
@@ -103,7 +111,7 @@ class Core:
         self._replay.run(
             keys.keys, keys.offsets, keys.cacheable, rows, time_ns=item.time_ns, facts=item.facts, next_use=next_use
         )
-        return rows
+        return rows, None
 
     def _make_tier(self, worker: int, direct: bool) -> Tier:
         policy = None
@@ -126,9 +134,19 @@ class Engine:
 
     def __init__(self, plan: Plan, trace: Trace, *, keep_events: bool = False) -> None:
         self.keyed = keyed_trace(trace, [plan])
-        self.capacity_blocks = resolve_capacity(plan, self.keyed)
-        self.core = Core(plan, self.keyed, self.capacity_blocks, keep_events=keep_events)
-        self._wants_bound = wants_bound(plan, self.keyed)
+        self.core: Core | TieredCore
+        if plan.tiers is None:
+            self.capacity_blocks = resolve_capacity(plan, self.keyed)
+            self.core = Core(plan, self.keyed, self.capacity_blocks, keep_events=keep_events)
+            bound = self.capacity_blocks and self.capacity_blocks * plan.config.workers
+        else:
+            capacities = resolve_tiers(plan, self.keyed)
+            self.core = TieredCore(
+                plan, self.keyed, capacities, router=make_router(plan), keep_events=keep_events
+            )
+            bound = self.capacity_blocks = total_capacity(plan.tiers, capacities, plan.config.workers)
+        self._bound_blocks = bound
+        self._wants_bound = bound is not None and wants_bound(plan, self.keyed)
         self._wants_future = self._wants_bound or sees_future(plan)
         if sees_future(plan) and not trace.rewindable:
             raise ConfigError(f"{_policy_name(plan)} looks ahead, and {trace.name} can be read only once")
@@ -142,16 +160,18 @@ class Engine:
         """Serve the whole trace."""
         if not self._wants_future:
             for item in self.keyed.batches():
-                yield Served(item.batch, item.keys, self.core.serve(item, None))
+                rows, tiers = self.core.serve(item, None)
+                yield Served(item.batch, item.keys, rows, None, tiers)
             return
         with Future(self.keyed) as future:
             bound = None
-            if self._wants_bound and self.capacity_blocks is not None:
-                bound = Bound(self.keyed, self.capacity_blocks * self.core.plan.config.workers, future.requests)
+            if self._wants_bound and self._bound_blocks is not None:
+                bound = Bound(self.keyed, self._bound_blocks, future.requests)
             for item in self.keyed.batches():
                 next_use = future.take(len(item.keys.keys))
                 hits = bound.serve(item, next_use) if bound is not None else None
-                yield Served(item.batch, item.keys, self.core.serve(item, next_use), hits)
+                rows, tiers = self.core.serve(item, next_use)
+                yield Served(item.batch, item.keys, rows, hits, tiers)
 
 
 class Bound:
@@ -172,6 +192,8 @@ class Bound:
 def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
     """The keyed trace that all of ``plans`` can share: they differ in policy and capacity at most."""
     columns = {column for plan in plans for column in columns_of(plan)}
+    if any(plan.tiers is not None for plan in plans):
+        columns.add("arrival_ns")  # ages of blocks are counted on the trace's clock
     return KeyedTrace(
         trace, plans[0].tokens, keep_tails=plans[0].config.tails == "keep", columns=tuple(sorted(columns))
     )
@@ -179,14 +201,18 @@ def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
 
 def columns_of(plan: Plan) -> tuple[str, ...]:
     """The trace columns that the plan's policy looks at."""
-    spec = plan.policy.spec if plan.policy is not None else None
-    return spec.columns if isinstance(spec, EvictionPolicySpec) else ()
+    return tuple(column for spec in policies_of(plan) for column in spec.columns)
+
+
+def policies_of(plan: Plan) -> list[EvictionPolicySpec]:
+    """The eviction policies of all tiers."""
+    parts = [plan.policy, *(tier.policy for tier in plan.tiers or ())]
+    return [part.spec for part in parts if part is not None and isinstance(part.spec, EvictionPolicySpec)]
 
 
 def sees_future(plan: Plan) -> bool:
-    """Whether the plan's policy needs to know next uses."""
-    spec = plan.policy.spec if plan.policy is not None else None
-    return isinstance(spec, EvictionPolicySpec) and spec.looks_ahead
+    """Whether a policy of the plan needs to know next uses."""
+    return any(spec.looks_ahead for spec in policies_of(plan))
 
 
 def wants_bound(plan: Plan, keyed: KeyedTrace) -> bool:
@@ -194,7 +220,7 @@ def wants_bound(plan: Plan, keyed: KeyedTrace) -> bool:
     dense, so that the bound takes no more memory than the seen set may. Raises ConfigError for
     ``on`` where it cannot be found."""
     belady = plan.config.belady
-    if belady == "off" or plan.config.capacity == "infinite":
+    if belady == "off" or (plan.config.capacity == "infinite" and plan.tiers is None):
         return False
     if belady == "on":
         if keyed.database is None:
@@ -226,6 +252,19 @@ def resolve_capacity(plan: Plan, keyed: KeyedTrace, distinct: int | None = None)
     return blocks
 
 
+def resolve_tiers(plan: Plan, keyed: KeyedTrace) -> list[int | None]:
+    """The capacity of each store of each tier in chunks, None without bound; shares take one pass."""
+    tiers = plan.tiers or ()
+    shared = [tier for tier in tiers if tier.capacity_share is not None]
+    if not shared:
+        return tier_capacities(tiers, None)
+    name = keyed.trace.name
+    if keyed.database is None or not keyed.trace.rewindable:
+        lacks = "has no ids" if keyed.database is None else "can be read only once"
+        raise ConfigError(f"{shared[0].config.setting}: capacity = {shared[0].config.capacity}: {name} {lacks}")
+    return tier_capacities(tiers, count_distinct(keyed))
+
+
 def count_distinct(keyed: KeyedTrace) -> int:
     """Distinct cacheable blocks of a whole trace: one pass with a cache without bound."""
     tier = Tier(dense=keyed.dense)
@@ -238,10 +277,11 @@ def count_distinct(keyed: KeyedTrace) -> int:
 
 
 def _policy_name(plan: Plan) -> str:
-    return f"eviction policy {plan.policy.spec.name}" if plan.policy is not None else "the policy"
+    ahead = [spec.name for spec in policies_of(plan) if spec.looks_ahead]
+    return f"eviction policy {ahead[0]}" if ahead else "the policy"
 
 
-def _make_router(plan: Plan) -> RouterPolicy | None:
+def make_router(plan: Plan) -> RouterPolicy | None:
     if plan.router is None:
         return None
     router = plan.router.make(RouterContext(plan.config.workers, stream_seed(plan.config.seed, "router")))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kvbench.replays.plan import ChosenPart
+    from kvbench.replays.parts import ChosenPart
     from kvbench.tokens import TokenDatabase
     from kvbench.trace.reader import Trace
 

@@ -15,30 +15,12 @@ from libc.string cimport memcpy
 from kvbench.cache.events cimport EventLog
 from kvbench.cache.seen cimport NEVER, TRUNCATED, Seen
 from kvbench.cache.tier cimport ACCESS, Tier
+from kvbench.eviction.view cimport RequestFacts
 from kvbench.memory cimport no_memory
 from kvbench.routing.index cimport KvbmIndex
 from kvbench.routing.policy cimport RouteQuery, RouterPolicy
 
 from kvbench.errors import PolicyError
-
-# One request's counts. A row is one cache line, written once.
-cdef struct Row:
-    int32_t worker
-    int32_t blocks
-    int32_t cacheable_blocks
-    int32_t hit_blocks
-    int32_t resident_blocks
-    int32_t infinite_hit_blocks
-    int32_t best_blocks
-    int32_t predicted_blocks
-    int32_t stored_blocks
-    int32_t evicted_blocks
-    int32_t miss_first_seen_blocks
-    int32_t miss_evicted_blocks
-    int32_t miss_other_worker_blocks
-    int32_t miss_gap_blocks
-    int32_t miss_truncated_blocks
-    int32_t truncated_blocks
 
 COUNTS = (
     "worker", "blocks", "cacheable_blocks", "hit_blocks", "resident_blocks", "infinite_hit_blocks",
@@ -55,54 +37,41 @@ FACTS = ("input_tokens", "turn", "priority", "session_id", "tenant", "type")
 """Columns of a batch's ``facts``: the 32-bit fields of RequestFacts (eviction/view.pxd), in order."""
 
 cdef enum:
-    FACT_COUNT = 6
     BLOCKS_BETWEEN_SIGNALS = 1 << 20  # about 10 ms of work: Ctrl-C is heard at once
 
 
-@cython.final
 cdef class OrderReplay:
-    """One replay. ``tiers`` has one tier a worker; ``router``, ``index`` and ``log`` go with
-    more than one worker; ``seen`` is None to leave first use and eviction untold."""
+    """One replay. ``places`` has the :class:`~kvbench.cache.Tier` of each worker; ``router``, ``index``
+    and ``log`` go with more than one worker; ``seen`` is None to leave first use and eviction untold."""
 
-    cdef list tiers
-    cdef PyObject** tier_of
-    cdef RouterPolicy router
-    cdef KvbmIndex index
-    cdef EventLog log
-    cdef Seen seen
-    cdef bint keep_events
-    cdef readonly int64_t request
-    cdef int32_t* overlap
-    cdef uint8_t* states
-    cdef int64_t room
-    # Of the batch being served, or NULL.
-    cdef const int64_t* time_ns
-    cdef const int32_t* facts
-    cdef const int32_t* next_use
-
-    def __cinit__(self, list tiers, *, RouterPolicy router=None, KvbmIndex index=None, EventLog log=None,
+    def __cinit__(self, list places, *, RouterPolicy router=None, KvbmIndex index=None, EventLog log=None,
                   Seen seen=None, bint keep_events=False):
         cdef Py_ssize_t i
-        if len(tiers) > 1 and (router is None or index is None or log is None):
+        if len(places) > 1 and (router is None or index is None or log is None):
             raise ValueError("several workers need a router, an index and an event log")
-        if router is not None and router.workers != len(tiers):
-            raise ValueError(f"the router knows {router.workers} workers, and there are {len(tiers)}")
-        self.tiers = tiers
+        if router is not None and router.workers != len(places):
+            raise ValueError(f"the router knows {router.workers} workers, and there are {len(places)}")
+        self.places = places
         self.router = router
         self.index = index
         self.log = log
         self.seen = seen
         self.keep_events = keep_events
-        self.overlap = <int32_t*>calloc(len(tiers), sizeof(int32_t))
-        self.tier_of = <PyObject**>malloc(len(tiers) * sizeof(PyObject*))
-        if self.overlap == NULL or self.tier_of == NULL:
+        self.overlap = <int32_t*>calloc(len(places), sizeof(int32_t))
+        self.place_of = <PyObject**>malloc(len(places) * sizeof(PyObject*))
+        if self.overlap == NULL or self.place_of == NULL:
             raise MemoryError("replay: no memory")
-        for i in range(len(tiers)):
-            self.tier_of[i] = <PyObject*>(<Tier?>tiers[i])
+        for i in range(len(places)):
+            self.place_of[i] = <PyObject*>places[i]
+
+    def __init__(self, places, **kwargs):
+        for place in places:
+            if not isinstance(place, Tier):
+                raise TypeError(f"{place!r} is no tier")
 
     def __dealloc__(self):
         free(self.overlap)
-        free(self.tier_of)
+        free(self.place_of)
         free(self.states)
 
     def run(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
@@ -146,8 +115,8 @@ cdef class OrderReplay:
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
         cdef Py_ssize_t i
         with gil:
-            for i in range(len(self.tiers)):
-                (<Tier>self.tiers[i]).reserve(keys, n)
+            for i in range(len(self.places)):
+                self.reserve_at(self.place_of[i], keys, n)
         if self.index is not None:
             self.index.reserve(keys, n)
         if self.seen is not None:
@@ -174,7 +143,6 @@ cdef class OrderReplay:
         cdef RouteQuery query
         cdef int32_t worker = 0
         cdef int64_t first_event = 0
-        cdef PyObject* tier
         if self.log is not None:
             first_event = self.log.size
         row.best_blocks = row.predicted_blocks = -1
@@ -187,39 +155,51 @@ cdef class OrderReplay:
                 self.refuse_worker(worker)
             row.best_blocks = query.best
             row.predicted_blocks = self.overlap[worker]
-        tier = self.tier_of[worker]
         row.worker = worker
         row.cacheable_blocks = n
         row.infinite_hit_blocks = n if self.seen is not None else -1
         row.miss_first_seen_blocks = row.miss_evicted_blocks = row.miss_other_worker_blocks = 0
         row.miss_gap_blocks = row.miss_truncated_blocks = 0
-        (<Tier>tier).view.request.index = self.request
-        if self.time_ns != NULL:
-            (<Tier>tier).view.request.time_ns = self.time_ns[i]
-        if self.facts != NULL:
-            memcpy(&(<Tier>tier).view.request.input_tokens, self.facts + i * FACT_COUNT, FACT_COUNT * sizeof(int32_t))
-        (<Tier>tier).view.next_use = self.next_use + offset if self.next_use != NULL else NULL
-        if n == 1 or (<Tier>tier).order == ACCESS:
-            # For a single block the orders are one and the same; this one is the shorter way.
-            row.hit_blocks = (<Tier>tier).access(keys, n, readable)
-            if row.hit_blocks < n:
-                self.explain(keys, n, (<Tier>tier).slots, row)
-        else:
-            row.hit_blocks = (<Tier>tier).lookup(keys, n, readable)
-            if row.hit_blocks < n:
-                self.explain(keys, n, (<Tier>tier).slots, row)
-            (<Tier>tier).commit(keys, n)
-        row.resident_blocks = (<Tier>tier).resident
-        row.stored_blocks = (<Tier>tier).stored
-        row.evicted_blocks = (<Tier>tier).evicted
-        row.truncated_blocks = (<Tier>tier).truncated
-        if row.truncated_blocks and self.seen is not None:
-            self.note_truncated(keys, n, <Tier>tier)
+        self.serve_at(self.place_of[worker], keys, n, readable, row, i, offset)
         if self.index is not None:
             self.index.apply(self.log, first_event)
         if self.log is not None and not self.keep_events:
             self.log.size = 0
         return 0
+
+    cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil:
+        """Get one worker ready for a batch of keys."""
+        return (<Tier>place).reserve(keys, n)
+
+    cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
+                      int64_t offset) except -1 nogil:
+        """Serve request i of the batch at the chosen worker."""
+        self.tell_facts(&(<Tier>place).view.request, i)
+        (<Tier>place).view.next_use = self.next_use + offset if self.next_use != NULL else NULL
+        if n == 1 or (<Tier>place).order == ACCESS:
+            # For a single block the orders are one and the same; this one is the shorter way.
+            row.hit_blocks = (<Tier>place).access(keys, n, readable)
+            if row.hit_blocks < n:
+                self.explain(keys, n, (<Tier>place).slots, row)
+        else:
+            row.hit_blocks = (<Tier>place).lookup(keys, n, readable)
+            if row.hit_blocks < n:
+                self.explain(keys, n, (<Tier>place).slots, row)
+            (<Tier>place).commit(keys, n)
+        row.resident_blocks = (<Tier>place).resident
+        row.stored_blocks = (<Tier>place).stored
+        row.evicted_blocks = (<Tier>place).evicted
+        row.truncated_blocks = (<Tier>place).truncated
+        if row.truncated_blocks and self.seen is not None:
+            self.note_truncated(keys, n, <Tier>place)
+        return 0
+
+    cdef void tell_facts(self, RequestFacts* facts, int64_t i) noexcept nogil:
+        facts.index = self.request
+        if self.time_ns != NULL:
+            facts.time_ns = self.time_ns[i]
+        if self.facts != NULL:
+            memcpy(&facts.input_tokens, self.facts + i * FACT_COUNT, FACT_COUNT * sizeof(int32_t))
 
     cdef int refuse_worker(self, int32_t worker) except -1 nogil:
         with gil:

@@ -7,43 +7,25 @@ rows give equal results.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kvbench.config import NOT_PART_OF_RESULT, PartChoice, RunConfig, option, parse_part
-from kvbench.errors import ConfigError, KvbenchError, PluginError, TraceError, one_line
-from kvbench.specs import EvictionPolicySpec, ParamValue, RouterPolicySpec, Spec, TokenDatabaseSpec
-from kvbench.units import BYTE_UNITS, COUNT_UNITS, parse_bytes, parse_count, split_quantity, unknown_unit
+from kvbench.config import NOT_PART_OF_RESULT, RunConfig, option
+from kvbench.errors import ConfigError, TraceError
+from kvbench.replays.parts import ChosenPart, check_columns, choose, parse_capacity
+from kvbench.replays.tierplan import TierPlan, plan_tiers
+from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.units import parse_bytes
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from kvbench.serving.kvsize import KvLayout
+
     from kvbench.plugins import Registry
     from kvbench.trace.reader import Trace
 
-S = TypeVar("S", bound=Spec)
-
-MAX_BLOCKS = 2**30
 MAX_WORKERS = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenPart:
-    """A part and the parameters it is made with, defaults filled in."""
-
-    spec: Spec
-    params: dict[str, ParamValue]
-
-    def make(self, *args: Any) -> Any:
-        """Make the part. Raises PluginError, naming it, when its factory fails."""
-        try:
-            return self.spec.load()(*args, **self.params)
-        except (KvbenchError, MemoryError):
-            raise
-        except Exception as error:  # a stranger's code may raise anything
-            raise PluginError(f"{self.spec.kind} {self.spec.name} cannot be made: {one_line(error)}") from error
-
-    def to_dict(self) -> dict[str, ParamValue]:
-        return {"name": self.spec.name, **self.params}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +43,16 @@ class Plan:
     capacity_blocks: int | None
     capacity_share: Fraction | None
     block_bytes: int | None
+    tiers: tuple[TierPlan, ...] | None = None
+    layout: KvLayout | None = None
 
     @property
     def parts(self) -> list[ChosenPart]:
         """The parts in use."""
-        return [part for part in (self.tokens, self.policy, self.router) if part is not None]
+        chosen = [self.tokens, self.policy, self.router]
+        for tier in self.tiers or ():
+            chosen += [tier.policy, tier.admission, tier.device_part]
+        return [part for part in chosen if part is not None]
 
     @property
     def policy_name(self) -> str:
@@ -86,6 +73,9 @@ class Plan:
             settings["block_bytes"] = self.block_bytes
         if self.config.capacity != "infinite" and capacity_blocks is not None:
             settings["capacity"] = capacity_blocks
+        if self.tiers is not None:
+            settings.pop("capacity")
+            settings["tiers"] = [tier.to_dict() for tier in self.tiers]
         return dict(sorted(settings.items()))
 
 
@@ -97,19 +87,25 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
             f"--tails keep has no effect on {trace.name}: its partial last blocks have no ids (tail rule floor)"
         )
     _check_effects(config, trace)
+    layout = _layout(config, trace)
+    block_tokens = trace.facts.block_tokens
     block_bytes = _bytes_of(config.block_bytes, "block_bytes")
-    blocks, share = parse_capacity(_single(config.capacity, "capacity"), block_bytes)
+    if layout is not None and block_tokens is not None:
+        block_bytes = layout.block_bytes(block_tokens)
+    blocks, share = parse_capacity(_single(config.capacity, "capacity"), block_bytes, block_tokens=block_tokens)
     infinite = config.capacity == "infinite"
-    policy = router = None
+    policy = router = tiers = None
+    if config.tiers is not None:
+        tiers = plan_tiers(config, registry, trace, block_bytes, layout)
     if not infinite:
         choice = _single("lru" if config.policy is None else config.policy, "policy")
-        policy = _choose(registry, EvictionPolicySpec, choice, "--policy")
-        _check_columns(policy.spec, trace)
+        policy = choose(registry, EvictionPolicySpec, choice, "--policy")
+        check_columns(policy.spec, trace)
     if config.workers > MAX_WORKERS:
         raise ConfigError(f"--workers = {config.workers} is above {MAX_WORKERS}")
     if config.workers > 1:
         choice = "max-prefix" if config.router is None else config.router
-        router = _choose(registry, RouterPolicySpec, choice, "--router")
+        router = choose(registry, RouterPolicySpec, choice, "--router")
     return Plan(
         config,
         tokens,
@@ -118,38 +114,26 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
         blocks,
         share,
         block_bytes,
+        tiers,
+        layout,
     )
 
 
-def parse_capacity(capacity: int | str, block_bytes: int | None) -> tuple[int | None, Fraction | None]:
-    """Blocks, or a share of the trace's distinct blocks; neither for ``infinite``.
+def _layout(config: RunConfig, trace: Trace) -> KvLayout | None:
+    """How the configured model's KV is laid out; None where no model is named."""
+    if config.model is None:
+        return None
+    from kvbench.serving.models import kv_layout
 
-    Raises ConfigError for a capacity of no block, for bytes without ``--block-bytes``, and for
-    what is no capacity at all.
-    """
-    if capacity == "infinite":
-        return None, None
-    text = str(capacity)
-    number, unit = split_quantity(text)
-    if unit == "%":
-        if not 0 < number <= 100:
-            raise ConfigError(f"--capacity = {text}: a share is above 0 % and at most 100 %")
-        return None, number / 100
-    if unit in BYTE_UNITS:
-        if block_bytes is None:
-            raise ConfigError(f"--capacity = {text} is in bytes; say with --block-bytes how large a block is")
-        blocks = parse_bytes(text) // block_bytes
-        if blocks == 0:
-            raise ConfigError(f"--capacity = {text} is smaller than one block of {block_bytes:,} bytes")
-    elif unit not in COUNT_UNITS:
-        raise ConfigError(f"--capacity = {text}: {unknown_unit(unit, (*COUNT_UNITS, *BYTE_UNITS, '%'))}")
-    else:
-        blocks = parse_count(text)
-        if blocks == 0:
-            raise ConfigError(f"--capacity = {text}: a tier holds at least one block")
-    if blocks > MAX_BLOCKS:
-        raise ConfigError(f"--capacity = {text} is {blocks:,} blocks; a tier holds at most {MAX_BLOCKS:,}")
-    return blocks, None
+    if trace.facts.block_tokens is None:
+        raise ConfigError(f"--model has no effect on {trace.name}: it has no blocks")
+    return kv_layout(
+        config.model,
+        config.tp,
+        config.kv_dtype,
+        None if config.models is None else Path(config.models),
+        config.save_only_first_rank,
+    )
 
 
 def _single(value: Any, name: str) -> Any:
@@ -159,15 +143,9 @@ def _single(value: Any, name: str) -> Any:
     return value
 
 
-def _choose(registry: Registry, kind: type[S], choice: PartChoice, setting: str) -> ChosenPart:
-    name, params = parse_part(choice, setting)
-    spec = registry.get(kind, name)
-    return ChosenPart(spec, spec.parse_params(params))
-
-
 TELLS_OF_IDS = (
     *("tokens", "block_tokens", "tail_rule", "id_kind", "id_scope", "tails"),
-    *("capacity", "policy", "order", "seen", "belady", "events"),
+    *("capacity", "policy", "order", "seen", "belady", "events", "tiers"),
 )
 """Settings that mean nothing for a trace without ids."""
 
@@ -186,21 +164,11 @@ def _check_effects(config: RunConfig, trace: Trace) -> None:
             raise ConfigError(f"{option(name)} has no effect on {trace.name}: it has token_ids, not block_ids")
 
 
-def _check_columns(spec: Spec, trace: Trace) -> None:
-    needs = spec.columns if isinstance(spec, EvictionPolicySpec) else ()
-    lacks = [column for column in needs if column not in trace.schema.names]
-    if lacks:
-        raise ConfigError(
-            f"{spec.kind} {spec.name} needs {', '.join(lacks)}, which {trace.name} has not; "
-            f"its columns are {', '.join(trace.schema.names)}"
-        )
-
-
 def _choose_tokens(config: RunConfig, registry: Registry, trace: Trace) -> ChosenPart | None:
     if trace.ids is None:
         return None
     default = "ids" if trace.ids == "block_ids" else "chained"
-    chosen = _choose(registry, TokenDatabaseSpec, default if config.tokens is None else config.tokens, "--tokens")
+    chosen = choose(registry, TokenDatabaseSpec, default if config.tokens is None else config.tokens, "--tokens")
     reads = chosen.spec.reads if isinstance(chosen.spec, TokenDatabaseSpec) else ()
     if trace.ids not in reads:
         raise TraceError(f"{trace.name} has {trace.ids}; token database {chosen.spec.name} reads {', '.join(reads)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvbench.errors import ConfigError
-from kvbench.replays.plan import parse_capacity
+from kvbench.replays.parts import parse_capacity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,12 +11,23 @@ from kvbench.replays.order import COUNTS
 from kvbench.trace.columns import numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
     import pyarrow as pa
 
     from kvbench.replays.engine import Served
 
     Int64s = npt.NDArray[np.int64]
+
+
+def tier_count_names(tiers: Sequence[str]) -> list[str]:
+    """Names of the columns of :func:`kvbench.replays.tiered.tier_columns` for tiers of these names."""
+    return [
+        *(f"hit_{tier}_blocks" for tier in tiers),
+        *(f"evicted_from_{tier}_blocks" for tier in tiers),
+        *("miss_not_admitted_blocks", "miss_fault_blocks", "overlap_blocks", "lost_blocks"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +46,15 @@ class RequestColumns:
     hit_blocks: Int64s
     infinite_hit_blocks: Int64s
     belady_hit_blocks: Int64s | None
+    tier_names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, served: Served, block_tokens: int | None) -> RequestColumns:
-        """The columns of ``served``."""
+    def of(cls, served: Served, block_tokens: int | None, tiers: Sequence[str] = ()) -> RequestColumns:
+        """The columns of ``served``, by a stack of ``tiers`` if there is one."""
         batch = served.batch
         counts = {name: served.rows[:, i] for i, name in enumerate(COUNTS)}
+        if served.tiers is not None:
+            counts |= {name: served.tiers[:, i] for i, name in enumerate(tier_count_names(tiers))}
         input_tokens = numbers(batch.column("input_tokens")).astype(np.int64)
         has_output = "output_tokens" in batch.schema.names
         full = input_tokens // block_tokens if block_tokens else np.zeros_like(input_tokens)
@@ -57,6 +71,7 @@ class RequestColumns:
             counts["hit_blocks"].astype(np.int64),
             np.maximum(counts["infinite_hit_blocks"], 0).astype(np.int64),
             None if served.belady is None else served.belady.astype(np.int64),
+            tuple(tier_count_names(tiers)) if served.tiers is not None else (),
         )
 
     def tokens_of(self, blocks: Int64s) -> Int64s:

@@ -10,6 +10,8 @@ import pyarrow as pa
 from kvbench.cache.events import EVENT_FIELDS, EVENT_KINDS, EVENT_REASONS
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from kvbench.cache import EventLog
     from kvbench.trace.columns import Int64s
 
@@ -22,18 +24,23 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("kind", pa.dictionary(pa.int8(), pa.string()), nullable=False),
         pa.field("reason", pa.dictionary(pa.int8(), pa.string()), nullable=False),
         pa.field("tier", pa.string(), nullable=False),
+        pa.field("store", pa.int32(), nullable=False),
+        pa.field("source_tier", pa.string()),
+        pa.field("source_store", pa.int32()),
         pa.field("key", pa.uint64(), nullable=False),
         pa.field("parent", pa.uint64()),
     ]
 )
-"""``sequence`` counts a worker's events from 0. ``parent`` is the key of the block before, null
-for a first block and for DELETE. Folding the rows from the start (INSERT adds a key to its
-worker, DELETE takes it away) gives what is resident at every point."""
+"""``worker`` served the request that caused the event, ``sequence`` counts a worker's events from 0.
+``tier`` and ``store`` say where the block is now, or which place it left (DELETE); ``source_tier``
+and ``source_store`` where a MOVE or COPY took it from. A tier has a store for each worker (or rank,
+or host; one for a cluster), numbered in their order. ``parent`` is the key of the block before, null for a first block and for
+DELETE. Folding the rows from the start gives what is resident at every point."""
 
 
-def events_batch(log: EventLog, first: int, arrival_ns: Int64s, tier: str) -> pa.RecordBatch:
+def events_batch(log: EventLog, first: int, arrival_ns: Int64s, tiers: list[str]) -> pa.RecordBatch:
     """The events in ``log``, caused by requests whose first is number ``first`` of the replay
-    and whose arrivals are ``arrival_ns``."""
+    and whose arrivals are ``arrival_ns``; ``tiers`` has the names of the tiers."""
     events = np.frombuffer(log.tobytes(), dtype=np.dtype(list(EVENT_FIELDS)))
     return pa.record_batch(
         [
@@ -43,9 +50,18 @@ def events_batch(log: EventLog, first: int, arrival_ns: Int64s, tier: str) -> pa
             pa.array(events["sequence"]),
             pa.DictionaryArray.from_arrays(pa.array(events["kind"].astype(np.int8)), list(EVENT_KINDS)),
             pa.DictionaryArray.from_arrays(pa.array(events["reason"].astype(np.int8)), list(EVENT_REASONS)),
-            pa.repeat(tier, len(events)),
+            _names(events["tier"], tiers),
+            pa.array(events["store"]),
+            _names(events["source"], tiers),
+            pa.array(events["source_store"], mask=events["source_store"] < 0),
             pa.array(events["key"]),
             pa.array(events["parent"], mask=events["has_parent"] == 0),
         ],
         schema=EVENTS_SCHEMA,
     )
+
+
+def _names(levels: npt.NDArray[np.uint8], tiers: list[str]) -> pa.Array:
+    """The name of each level; null where there is none."""
+    known = levels < len(tiers)
+    return pa.array(tiers, pa.string()).take(pa.array(np.where(known, levels, 0), mask=~known))

@@ -64,7 +64,7 @@ class Cell:
 
     def serve(self, item: Keyed, next_use: Any, belady: Any) -> None:
         """Serve one batch and add it up."""
-        rows = self.core.serve(item, next_use)
+        rows, _ = self.core.serve(item, next_use)
         served = Served(item.batch, item.keys, rows, belady)
         self.totals.add(RequestColumns.of(served, self.core.block_tokens))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kvbench.results.columns import RequestColumns
 
@@ -22,9 +22,15 @@ MISS_REASONS = {
     "miss_other_worker_blocks": "another worker holds it",
     "miss_gap_blocks": "it is resident, but an earlier block of the request is not",
     "miss_truncated_blocks": "its last request left no room for it",
+    "miss_not_admitted_blocks": "it was asked for before, and no tier had taken it",
+    "miss_fault_blocks": "a fault lost it or kept it from being stored",
     "miss_partial_blocks": "it is shorter than a block, and tails are dropped",
 }
 """Why a block that was not hit was missing; hits and misses add up to the blocks asked for."""
+
+
+TIER_REASONS = ("miss_not_admitted_blocks", "miss_fault_blocks")
+"""Reasons that there are with a stack of tiers only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ COMPUTED: tuple[RequestColumn, ...] = (
     *(
         RequestColumn(name, _count(name), text, needs="ids" if name == "miss_gap_blocks" else "seen")
         for name, text in MISS_REASONS.items()
-        if name not in ("miss_partial_blocks", "miss_other_worker_blocks")
+        if name not in ("miss_partial_blocks", "miss_other_worker_blocks", *TIER_REASONS)
     ),
     RequestColumn(
         "miss_other_worker_blocks",
@@ -80,21 +86,45 @@ COMPUTED: tuple[RequestColumn, ...] = (
 )
 
 
+def tier_request_columns(tiers: Sequence[str]) -> tuple[RequestColumn, ...]:
+    """The columns that a stack of ``tiers`` adds."""
+    return (
+        *(
+            RequestColumn(f"hit_{tier}_blocks", _count(f"hit_{tier}_blocks"), f"hit blocks that {tier} delivered")
+            for tier in tiers
+        ),
+        *(
+            RequestColumn(
+                f"evicted_from_{tier}_blocks",
+                _count(f"evicted_from_{tier}_blocks"),
+                f"of the evicted ones, those that left {tier} last",
+                needs="seen",
+            )
+            for tier in tiers
+        ),
+        *(RequestColumn(name, _count(name), MISS_REASONS[name], needs="seen") for name in TIER_REASONS),
+        RequestColumn("overlap_blocks", _count("overlap_blocks"), "blocks read again with a slower tier's chunk"),
+        RequestColumn("lost_blocks", _count("lost_blocks"), "hits claimed, and given back after a failing get"),
+    )
+
+
 class RequestTable:
     """Makes the record batches of the ``requests`` table.
 
     ``known``  what is known of this run: any of ``ids``, ``seen``, ``belady``, ``workers``.
+    ``tiers``  names of a stack's tiers.
     """
 
-    def __init__(self, trace_schema: pa.Schema, known: set[str]) -> None:
+    def __init__(self, trace_schema: pa.Schema, known: set[str], tiers: Sequence[str] = ()) -> None:
         self.known = known | {""}
+        self.computed = (*COMPUTED, *(tier_request_columns(tiers) if tiers else ()))
         self.carried = [trace_schema.field(name) for name in CARRIED if name in trace_schema.names]
         kinds = {"hit_tokens": pa.int64()}
         self.schema = pa.schema(
             [
                 pa.field("request", pa.int64(), nullable=False),
                 *self.carried,
-                *(pa.field(column.name, kinds.get(column.name, pa.int32())) for column in COMPUTED),
+                *(pa.field(column.name, kinds.get(column.name, pa.int32())) for column in self.computed),
             ]
         )
 
@@ -103,7 +133,7 @@ class RequestTable:
         rows = columns.batch.num_rows
         arrays = [pa.array(np.arange(first, first + rows, dtype=np.int64))]
         arrays += [columns.batch.column(field.name) for field in self.carried]
-        for column in COMPUTED:
+        for column in self.computed:
             kind = self.schema.field(column.name).type
             if column.needs in self.known:
                 arrays.append(pa.array(np.ascontiguousarray(column.values(columns)), kind))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.plugins import own_version
 from kvbench.results.rates import ratio
-from kvbench.results.requests import MISS_REASONS
+from kvbench.results.requests import MISS_REASONS, TIER_REASONS
+from kvbench.results.tiers import tier_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +110,8 @@ def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[s
         "workers": _workers(totals, engine),
         "capacity_blocks": engine.capacity_blocks,
     }
+    if plan.tiers is not None and has_ids:
+        summary["tiers"] = tier_records(plan, trace, engine, totals)
     if plan.block_bytes is not None and has_ids:
         summary["bytes"] = {
             "block": plan.block_bytes,
@@ -143,6 +146,8 @@ def _misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int |
         reason = column.removeprefix("miss_").removesuffix("_blocks")
         if reason == "partial":
             misses[reason] = totals.partial_blocks if has_ids else None
+        elif column in TIER_REASONS:
+            misses[reason] = totals.counts.get(column, 0) if has_seen else None
         elif reason in ("gap", "other_worker"):
             misses[reason] = totals.counts[column] if has_ids else None
         else:

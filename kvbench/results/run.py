@@ -13,11 +13,13 @@ from kvbench.atomic import same_file
 from kvbench.errors import ConfigError, OutputError
 from kvbench.replays.engine import Engine
 from kvbench.replays.plan import make_plan
+from kvbench.replays.tiers import TieredCore
 from kvbench.results.columns import RequestColumns
 from kvbench.results.events import EVENTS_SCHEMA, events_batch
 from kvbench.results.parquet import TableWriter, write_parquet
 from kvbench.results.requests import RequestTable
 from kvbench.results.result import ReplayResult, make_result, wall_clock
+from kvbench.results.timeline import TIMELINE_SCHEMA, timeline_batch
 from kvbench.results.totals import Totals
 from kvbench.trace.columns import numbers
 from kvbench.trace.reader import Trace, open_trace
@@ -61,7 +63,7 @@ def open_configured(config: RunConfig, source: TraceSource | None = None) -> Tra
         if config.trace is None:
             raise ConfigError("no trace: name one on the command line, or as 'trace' in the run file")
         source = config.trace
-    for path in (config.output, config.events):
+    for path in (config.output, config.events, config.timeline):
         if path is not None and _is_same_file(source, path):
             raise OutputError(f"{path} is the trace that is read; give another name")
     return open_trace(
@@ -111,6 +113,7 @@ def run_replay(
             done += served.batch.num_rows
             if progress is not None:
                 progress(done, rows)
+        recorder.close(engine)
         result = make_result(plan, trace, engine, recorder.totals, registry)
         if clock is not None:
             result.wall_clock = wall_clock(result, clock() - started)
@@ -133,23 +136,31 @@ class Recorder:
             known.add("workers")
         if known and has_bound:
             known.add("belady")
-        self._table = RequestTable(trace.schema, known)
+        self._tiers = [tier.name for tier in plan.tiers or ()]
+        self._table = RequestTable(trace.schema, known, self._tiers)
         self._kept = Collector(self._table.schema) if keep_requests else None
         self._requests: TableWriter | None = None
         self._events: TableWriter | None = None
+        self._timeline: TableWriter | None = None
+        self._last_ns = 0
 
     def open(self, stack: ExitStack) -> None:
         """Open the files that were asked for."""
         config = self._plan.config
-        wanted = [(config.output, self._table.schema), (config.events, EVENTS_SCHEMA)]
+        wanted = [
+            (config.output, self._table.schema),
+            (config.events, EVENTS_SCHEMA),
+            (config.timeline, TIMELINE_SCHEMA),
+        ]
         tables = [(path, schema) for path, schema in wanted if path is not None]
         writers = iter(stack.enter_context(write_parquet(tables, force=config.force)))
         self._requests = next(writers) if config.output is not None else None
         self._events = next(writers) if config.events is not None else None
+        self._timeline = next(writers) if config.timeline is not None else None
 
     def add(self, engine: Engine, served: Served, first: int) -> None:
         """Take in one served batch, whose first request is number ``first``."""
-        columns = RequestColumns.of(served, self._block_tokens)
+        columns = RequestColumns.of(served, self._block_tokens, self._tiers)
         self.totals.add(columns)
         sinks: list[Sink] = [sink for sink in (self._requests, self._kept) if sink is not None]
         if sinks:
@@ -157,14 +168,28 @@ class Recorder:
             for sink in sinks:
                 sink.write(batch)
         log = engine.core.log
+        arrival_ns = numbers(served.batch.column("arrival_ns"))
         if self._events is not None and log is not None:
-            arrival_ns = numbers(served.batch.column("arrival_ns"))
-            self._events.write(events_batch(log, first, arrival_ns, engine.core.tiers[0].name))
+            self._events.write(events_batch(log, first, arrival_ns, engine.core.tier_names))
             log.clear()
+        if len(arrival_ns):
+            self._last_ns = int(arrival_ns[-1])
+        self._write_timeline(engine)
+
+    def _write_timeline(self, engine: Engine) -> None:
+        if self._timeline is not None and isinstance(engine.core, TieredCore) and engine.core.samples:
+            self._timeline.write(timeline_batch(engine.core.samples, engine.core.tiers, engine.core.capacities))
+            engine.core.samples.clear()
+
+    def close(self, engine: Engine) -> None:
+        """Sample the timeline once more at the end."""
+        if self._timeline is not None and isinstance(engine.core, TieredCore):
+            engine.core.sample(self._last_ns)
+            self._write_timeline(engine)
 
     def finish(self, result: ReplayResult) -> None:
         """Write the manifests and hand over the rows that were kept."""
-        for writer in (self._requests, self._events):
+        for writer in (self._requests, self._events, self._timeline):
             if writer is not None:
                 writer.finish(result.manifest)
         if self._kept is not None:

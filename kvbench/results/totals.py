@@ -9,6 +9,7 @@ import numpy as np
 
 from kvbench.replays.order import COUNTS
 from kvbench.results.rates import ratio
+from kvbench.trace.columns import numbers
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -59,6 +60,8 @@ class Totals:
     hits: HitSums = field(default_factory=HitSums)
     infinite: HitSums = field(default_factory=HitSums)
     belady: HitSums = field(default_factory=HitSums)
+    _first_ns: int | None = None
+    _last_ns: int = 0
     worker_requests: Int64s = field(init=False)
     worker_input_tokens: Int64s = field(init=False)
     worker_hit_tokens: Int64s = field(init=False)
@@ -80,6 +83,13 @@ class Totals:
         for name, value in zip(COUNTS, columns.rows.sum(axis=0, dtype=np.int64).tolist(), strict=True):
             if name in self.counts:
                 self.counts[name] += value
+        arrival_ns = numbers(columns.batch.column("arrival_ns"))
+        if len(arrival_ns):
+            self._first_ns = int(arrival_ns[0]) if self._first_ns is None else self._first_ns
+            self._last_ns = int(arrival_ns[-1])
+        if columns.tier_names:
+            for name in columns.tier_names:
+                self.counts[name] = self.counts.get(name, 0) + int(columns.counts[name].sum(dtype=np.int64))
         self.hits.add(columns.hit_blocks, columns)
         self.infinite.add(columns.infinite_hit_blocks, columns)
         if columns.belady_hit_blocks is not None:
@@ -92,6 +102,11 @@ class Totals:
         ):
             # Weights are summed as float64, which is exact for whole numbers below 2^53.
             into += np.bincount(worker, weights=values, minlength=self.workers).astype(np.int64)
+
+    @property
+    def duration_ns(self) -> int | None:
+        """From the first arrival to the last; None without requests, and where all arrive at once."""
+        return None if self._first_ns is None else self._last_ns - self._first_ns or None
 
     @property
     def partial_blocks(self) -> int:

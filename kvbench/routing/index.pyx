@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
-from kvbench.cache.events cimport INSERT, Event, EventLog
+from kvbench.cache.events cimport COPY, DELETE, INSERT, MOVE, Event, EventLog
 from kvbench.cache.table cimport BlockTable, make_table
 from kvbench.memory cimport no_memory
 
@@ -30,11 +30,24 @@ cdef enum:
 
 @cython.final
 cdef class KvbmIndex:
-    """Index over ``workers`` workers; ``dense`` as for :class:`kvbench.cache.tier.Tier`."""
+    """Index over ``workers`` workers; ``dense`` as for :class:`kvbench.cache.tier.Tier`. ``groups`` says
+    for each tier how many workers share one of its stores, and how many ranks have stores of their
+    own. A worker holds a key until its last copy, in whatever tier, is gone; where ranks have stores
+    of their own, a copy is gone as soon as one rank lacks it."""
 
-    def __cinit__(self, int32_t workers, bint dense=False):
+    def __cinit__(self, int32_t workers, bint dense=False, groups=((1, 1),)):
+        cdef int32_t t
         self.workers = workers
         self.words = (workers + 63) // 64
+        self.tiers = max(len(groups), 1)
+        self.width = self.words * self.tiers
+        self.group = <int32_t*>calloc(self.tiers, sizeof(int32_t))
+        self.ranks = <int32_t*>calloc(self.tiers, sizeof(int32_t))
+        if self.group == NULL or self.ranks == NULL:
+            raise MemoryError("KVBM index: no memory")
+        for t, (group, ranks) in enumerate(groups):
+            self.group[t] = group
+            self.ranks[t] = ranks
         self.table = make_table(dense)
         self.candidates = <uint64_t*>calloc(self.words, sizeof(uint64_t))
         if self.candidates == NULL:
@@ -42,6 +55,8 @@ cdef class KvbmIndex:
         self.grow()
 
     def __dealloc__(self):
+        free(self.group)
+        free(self.ranks)
         free(self.keys)
         free(self.holders)
         free(self.candidates)
@@ -57,16 +72,17 @@ cdef class KvbmIndex:
         cdef Event* event
         for i in range(start, log.size):
             event = &log.events[i]
-            if event.kind == INSERT:
-                self.add(event.key, event.worker)
-            else:
-                self.drop(event.key, event.worker)
+            if event.kind == INSERT or event.kind == MOVE or event.kind == COPY:
+                self.add(event.key, event.tier, event.store)
+            if event.kind == DELETE:
+                self.drop(event.key, event.tier, event.store)
+            elif event.kind == MOVE:
+                self.drop(event.key, event.source, event.source_store)
         return 0
 
     cdef int32_t score(self, const uint64_t* keys, int32_t n, int32_t* overlap) noexcept nogil:
         """Write each worker's prefix overlap with the request in blocks; returns the largest."""
         cdef uint64_t* candidates = self.candidates
-        cdef uint64_t* holders
         cdef uint64_t dropped, remaining
         cdef int32_t i, w, entry
         memset(overlap, 0, self.workers * sizeof(int32_t))
@@ -76,10 +92,9 @@ cdef class KvbmIndex:
             candidates[self.words - 1] = (<uint64_t>1 << (self.workers % 64)) - 1
         for i in range(n):
             entry = self.table.find(keys[i])
-            holders = &self.holders[<int64_t>entry * self.words] if entry >= 0 else NULL
             remaining = 0
             for w in range(self.words):
-                dropped = candidates[w] if holders == NULL else candidates[w] & ~holders[w]
+                dropped = candidates[w] if entry < 0 else candidates[w] & ~self.held_in(entry, w)
                 candidates[w] ^= dropped
                 remaining |= candidates[w]
                 while dropped:
@@ -101,14 +116,35 @@ cdef class KvbmIndex:
         if entry < 0:
             return False
         for w in range(self.words):
-            others = self.holders[<int64_t>entry * self.words + w]
+            others = self.held_in(entry, w)
             if w == worker // 64:
                 others &= ~(<uint64_t>1 << (worker % 64))
             if others:
                 return True
         return False
 
-    cdef int add(self, uint64_t key, int32_t worker) except -1 nogil:
+    @cython.final
+    cdef uint64_t held_in(self, int32_t entry, int32_t word) noexcept nogil:
+        """Of 64 workers, those that reach a copy in any tier."""
+        cdef const uint64_t* sets = &self.holders[<int64_t>entry * self.width + word]
+        cdef uint64_t held = sets[0]
+        cdef int32_t t
+        for t in range(1, self.tiers):
+            held |= sets[t * self.words]
+        return held
+
+    cdef void mark(self, int32_t entry, int32_t tier, int32_t store, bint held) noexcept nogil:
+        """Note for all workers that share a store whether it has the key."""
+        cdef uint64_t* holders = &self.holders[<int64_t>entry * self.width + tier * self.words]
+        cdef int32_t first = store // self.ranks[tier] * self.group[tier]
+        cdef int32_t w
+        for w in range(first, min(first + self.group[tier], self.workers)):
+            if held:
+                holders[w // 64] |= <uint64_t>1 << (w % 64)
+            else:
+                holders[w // 64] &= ~(<uint64_t>1 << (w % 64))
+
+    cdef int add(self, uint64_t key, int32_t tier, int32_t store) except -1 nogil:
         cdef int32_t entry = self.table.find(key)
         if entry < 0:
             if self.free_count > 0:
@@ -122,20 +158,18 @@ cdef class KvbmIndex:
             self.keys[entry] = key
             self.table.insert(key, entry)
             self.held += 1
-        self.holders[<int64_t>entry * self.words + worker // 64] |= <uint64_t>1 << (worker % 64)
+        self.mark(entry, tier, store, True)
         return 0
 
-    cdef int drop(self, uint64_t key, int32_t worker) except -1 nogil:
+    cdef int drop(self, uint64_t key, int32_t tier, int32_t store) except -1 nogil:
         cdef int32_t entry = self.table.find(key)
-        cdef uint64_t* holders
         cdef uint64_t left = 0
         cdef int32_t w
         if entry < 0:
             return 0
-        holders = &self.holders[<int64_t>entry * self.words]
-        holders[worker // 64] &= ~(<uint64_t>1 << (worker % 64))
-        for w in range(self.words):
-            left |= holders[w]
+        self.mark(entry, tier, store, False)
+        for w in range(self.width):
+            left |= self.holders[<int64_t>entry * self.width + w]
         if left == 0:
             self.table.remove(key)
             self.free_entries[self.free_count] = entry
@@ -155,10 +189,10 @@ cdef class KvbmIndex:
             no_memory("KVBM index", size)
         self.keys = keys
         self.table.set_keys(keys)
-        holders = <uint64_t*>realloc(self.holders, size * self.words * sizeof(uint64_t))
+        holders = <uint64_t*>realloc(self.holders, size * self.width * sizeof(uint64_t))
         if holders == NULL:
             no_memory("KVBM index", size)
-        memset(holders + <int64_t>self.size * self.words, 0, (size - self.size) * self.words * sizeof(uint64_t))
+        memset(holders + <int64_t>self.size * self.width, 0, (size - self.size) * self.width * sizeof(uint64_t))
         self.holders = holders
         free_entries = <int32_t*>realloc(self.free_entries, size * sizeof(int32_t))
         if free_entries == NULL:
@@ -186,5 +220,5 @@ cdef class KvbmIndex:
             return []
         return [
             worker for worker in range(self.workers)
-            if self.holders[<int64_t>entry * self.words + worker // 64] >> (worker % 64) & 1
+            if self.held_in(entry, worker // 64) >> (worker % 64) & 1
         ]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import kvbench
 from kvbench import ConfigError, Namespace, TraceError
 from kvbench.replays.keyed import KeyedTrace
-from kvbench.replays.plan import ChosenPart
+from kvbench.replays.parts import ChosenPart
 from kvbench.specs import TokenDatabaseSpec
 from kvbench.tokens.chained import ChainedDatabase
 from kvbench.tokens.ids import IdsDatabase

@@ -1,0 +1,71 @@
+"""The state that an event log describes: which store holds which blocks (semantics §7.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvbench.errors import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Place = tuple[str | int, int]
+"""A tier (name or number) and the number of one of its stores."""
+
+
+class Fold:
+    """Folds events one by one. ``holdings`` has for each place its keys and their parents.
+
+    An event that cannot follow from the state (a block stored twice, or taken from where it is
+    not), or a gap in a worker's sequence, is an error that names it.
+    """
+
+    def __init__(self) -> None:
+        self.holdings: dict[Place, dict[int, int | None]] = {}
+        self.sequences: dict[int, int] = {}
+
+    def event(
+        self,
+        kind: str,
+        place: Place,
+        key: int,
+        *,
+        parent: int | None = None,
+        source: Place | None = None,
+        worker: int = 0,
+        sequence: int | None = None,
+    ) -> None:
+        """Take in one event."""
+        self._count(worker, sequence)
+        what = f"event {sequence} of worker {worker}"
+        if kind == "CLEAR":
+            self.holdings[place] = {}
+            return
+        if kind in ("DELETE", "MOVE"):
+            origin = place if kind == "DELETE" else source
+            if origin is None or key not in self.holdings.get(origin, {}):
+                raise TraceError(f"{what}: {kind} of key {key}, which is not in {_named(origin)}")
+            del self.holdings[origin][key]
+        if kind == "COPY" and (source is None or key not in self.holdings.get(source, {})):
+            raise TraceError(f"{what}: COPY of key {key}, which is not in {_named(source)}")
+        if kind != "DELETE":
+            held = self.holdings.setdefault(place, {})
+            if key in held:
+                raise TraceError(f"{what}: {kind} of key {key}, which is in {_named(place)} already")
+            held[key] = parent
+
+    def _count(self, worker: int, sequence: int | None) -> None:
+        if sequence is None:
+            return
+        expected = self.sequences.get(worker, 0)
+        if sequence != expected:
+            raise TraceError(f"worker {worker}: event {sequence} follows event {expected - 1}: events are missing")
+        self.sequences[worker] = sequence + 1
+
+    def keys(self) -> Iterable[tuple[Place, set[int]]]:
+        """The keys of each place that holds any."""
+        return [(place, set(held)) for place, held in sorted(self.holdings.items(), key=str) if held]
+
+
+def _named(place: Place | None) -> str:
+    return "no place" if place is None else f"store {place[1]} of tier {place[0]}"

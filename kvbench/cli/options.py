@@ -1,0 +1,120 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kvbench.cli.parts import PartType
+from kvbench.specs import TokenDatabaseSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def block_options(uses_of_bytes: str) -> Callable[[F], F]:
+    """How prompts become blocks, and which of those are cached.
+
+    ``uses_of_bytes``  what the command does with ``--block-bytes``, for its help.
+    """
+    options = (
+        click.option(
+            "--tokens",
+            type=PartType(TokenDatabaseSpec),
+            help="How prompts become keys.  [default: by the trace's columns]",
+        ),
+        click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says."),
+        click.option("--block-bytes", metavar="SIZE", help=f"Bytes of a full block, for {uses_of_bytes}."),
+        click.option(
+            "--tail-rule",
+            type=click.Choice(["ceil", "floor"]),
+            help="Whether a partial last block has an id (ceil) or none.",
+        ),
+        click.option(
+            "--id-kind",
+            type=click.Choice(["prefix", "content"]),
+            help="What a block id stands for, instead of what the file says: its block and all before it, or its own "
+            "tokens.",
+        ),
+        click.option(
+            "--id-scope",
+            type=click.Choice(["file", "session", "global"]),
+            help="Where an id means the same, instead of what the file says.",
+        ),
+        click.option(
+            "--tails",
+            type=click.Choice(["drop", "keep"]),
+            help="Cache full blocks only, or partial last ones, too.  [default: drop]",
+        ),
+    )
+
+    return _all_of(options)
+
+
+def tier_options() -> Callable[[F], F]:
+    """The stack of tiers, and the model whose KV it holds."""
+    options = (
+        click.option(
+            "--tier",
+            "tiers",
+            multiple=True,
+            metavar="NAME,KEY=VALUE,…",
+            help="A tier instead of --capacity and --policy, the fastest first, as in cpu,capacity=64GiB,policy=lru. "
+            "Keys: capacity, policy, scope (rank, worker, host, cluster), device, chunk, write (through, back, none), "
+            "promotion (copy, move, none, temporary), admission, touch_on (request, hit, lookup, never), order, "
+            "spare_own, fit (leading, all), high, low, ratio, period_s. policy.KEY=VALUE sets a policy's parameter.",
+        ),
+        click.option("--preset", metavar="NAME", help="A named system's tiers and settings; other options override them."),
+        click.option(
+            "--placement",
+            type=click.Choice(["inclusive", "exclusive", "spill"]),
+            help="inclusive: tiers write through, hits are copied up. exclusive: a hit moves up, an eviction moves down. "
+            "spill: what is computed goes to the first tier with room.  [default: inclusive]",
+        ),
+        click.option(
+            "--walk",
+            type=click.Choice(["any", "once"]),
+            help="any: each block from the fastest tier that has it; once: each tier is visited once, in order.  "
+            "[default: any]",
+        ),
+        click.option("--workers-per-host", type=int, metavar="N", help="Workers that share a tier of scope host."),
+        click.option("--model", metavar="MODEL", help="Preset or config.json that says how large KV is (kvbench kv-size)."),
+        click.option("--models", metavar="FILE", help="More model presets."),
+        click.option("--kv-dtype", metavar="DTYPE", help="Of the stored KV, instead of the model's."),
+        click.option("--tp", type=int, metavar="N", help="Tensor-parallel ranks of a worker.  [default: 1]"),
+        click.option(
+            "--save-only-first-rank",
+            is_flag=True,
+            default=None,
+            help="Ranks that hold the same KV (MLA) store it once.",
+        ),
+        click.option("--devices", metavar="FILE", help="More device presets."),
+        click.option(
+            "--prefill-tokens-per-s",
+            type=float,
+            metavar="N",
+            help="Of a worker: says from how many tokens on loading from a tier beats recomputing.",
+        ),
+        click.option("--faults", metavar="FILE", help="A fault plan (TOML): what fails in which tier, and when."),
+        click.option("--retries", type=int, metavar="N", help="Of a failing get or put.  [default: 0]"),
+    )
+    return _all_of(options)
+
+
+def _all_of(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
+    def decorate(command: F) -> F:
+        for option in reversed(options):  # as a stack of decorators is applied: help shows them in this order
+            command = option(command)
+        return command
+
+    return decorate
+
+
+on_error_option = click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    help="A bad row ends the run, or is left out and counted.  [default: fail]",
+)

@@ -1,0 +1,64 @@
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kvbench.cache.events cimport EventLog
+from kvbench.cache.seen cimport Seen
+from kvbench.cache.tier cimport Tier
+from kvbench.eviction.view cimport RequestFacts
+from kvbench.routing.index cimport KvbmIndex
+from kvbench.routing.policy cimport RouterPolicy
+
+cdef enum:
+    FACT_COUNT = 6
+
+
+# One request's counts. A row is one cache line, written once.
+cdef struct Row:
+    int32_t worker
+    int32_t blocks
+    int32_t cacheable_blocks
+    int32_t hit_blocks
+    int32_t resident_blocks
+    int32_t infinite_hit_blocks
+    int32_t best_blocks
+    int32_t predicted_blocks
+    int32_t stored_blocks
+    int32_t evicted_blocks
+    int32_t miss_first_seen_blocks
+    int32_t miss_evicted_blocks
+    int32_t miss_other_worker_blocks
+    int32_t miss_gap_blocks
+    int32_t miss_truncated_blocks
+    int32_t truncated_blocks
+
+
+cdef class OrderReplay:
+    cdef list places
+    cdef PyObject** place_of
+    cdef RouterPolicy router
+    cdef KvbmIndex index
+    cdef EventLog log
+    cdef Seen seen
+    cdef bint keep_events
+    cdef readonly int64_t request
+    cdef int32_t* overlap
+    cdef uint8_t* states
+    cdef int64_t room
+    # Of the batch being served, or NULL.
+    cdef const int64_t* time_ns
+    cdef const int32_t* facts
+    cdef const int32_t* next_use
+
+    cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
+    cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil
+    cdef int serve_all(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,
+                       int64_t n, Row* rows) except -1 nogil
+    cdef int serve(self, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
+                   int64_t offset) except -1 nogil
+    cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
+                      int64_t offset) except -1 nogil
+    cdef void tell_facts(self, RequestFacts* facts, int64_t i) noexcept nogil
+    cdef int refuse_worker(self, int32_t worker) except -1 nogil
+    cdef int explain(self, const uint64_t* keys, int32_t n, const int32_t* slots, Row* row) except -1 nogil
+    cdef int note_truncated(self, const uint64_t* keys, int32_t n, Tier tier) except -1 nogil
+    cdef int fit_states(self, int64_t n) except -1 nogil

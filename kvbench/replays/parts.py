@@ -1,0 +1,107 @@
+"""Parts as a plan has them: chosen by name, parameters checked, capacities in blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kvbench.config import PartChoice, parse_part
+from kvbench.errors import ConfigError, KvbenchError, PluginError, one_line
+from kvbench.specs import EvictionPolicySpec, ParamValue, Spec
+from kvbench.units import (
+    BYTE_UNITS,
+    COUNT_UNITS,
+    TOKEN_UNITS,
+    parse_bytes,
+    parse_count,
+    parse_tokens,
+    split_quantity,
+    unknown_unit,
+)
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from kvbench.plugins import Registry
+    from kvbench.trace.reader import Trace
+
+S = TypeVar("S", bound=Spec)
+
+MAX_BLOCKS = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPart:
+    """A part and the parameters it is made with, defaults filled in."""
+
+    spec: Spec
+    params: dict[str, ParamValue]
+
+    def make(self, *args: Any) -> Any:
+        """Make the part. Raises PluginError, naming it, when its factory fails."""
+        try:
+            return self.spec.load()(*args, **self.params)
+        except (KvbenchError, MemoryError):
+            raise
+        except Exception as error:  # a stranger's code may raise anything
+            raise PluginError(f"{self.spec.kind} {self.spec.name} cannot be made: {one_line(error)}") from error
+
+    def to_dict(self) -> dict[str, ParamValue]:
+        return {"name": self.spec.name, **self.params}
+
+
+def choose(registry: Registry, kind: type[S], choice: PartChoice, setting: str) -> ChosenPart:
+    name, params = parse_part(choice, setting)
+    spec = registry.get(kind, name)
+    return ChosenPart(spec, spec.parse_params(params))
+
+
+def check_columns(spec: Spec, trace: Trace) -> None:
+    needs = spec.columns if isinstance(spec, EvictionPolicySpec) else ()
+    lacks = [column for column in needs if column not in trace.schema.names]
+    if lacks:
+        raise ConfigError(
+            f"{spec.kind} {spec.name} needs {', '.join(lacks)}, which {trace.name} has not; "
+            f"its columns are {', '.join(trace.schema.names)}"
+        )
+
+
+def parse_capacity(
+    capacity: int | str, block_bytes: int | None, *, setting: str = "--capacity", block_tokens: int | None = None
+) -> tuple[int | None, Fraction | None]:
+    """Blocks, or a share of the trace's distinct blocks; neither for ``infinite``.
+
+    Raises ConfigError for a capacity of no block, for bytes without ``--block-bytes``, and for
+    what is no capacity at all.
+    """
+    if capacity == "infinite":
+        return None, None
+    text = str(capacity)
+    number, unit = split_quantity(text)
+    if unit == "%":
+        if not 0 < number <= 100:
+            raise ConfigError(f"{setting} = {text}: a share is above 0 % and at most 100 %")
+        return None, number / 100
+    if unit in BYTE_UNITS:
+        if block_bytes is None:
+            raise ConfigError(
+                f"{setting} = {text} is in bytes; say with --block-bytes or --model how large a block is"
+            )
+        blocks = parse_bytes(text) // block_bytes
+        if blocks == 0:
+            raise ConfigError(f"{setting} = {text} is smaller than one block of {block_bytes:,} bytes")
+    elif unit in TOKEN_UNITS:
+        if block_tokens is None:
+            raise ConfigError(f"{setting} = {text} is in tokens, and the trace has no block size")
+        blocks = parse_tokens(text) // block_tokens
+        if blocks == 0:
+            raise ConfigError(f"{setting} = {text} is smaller than one block of {block_tokens:,} tokens")
+    elif unit not in COUNT_UNITS:
+        raise ConfigError(f"{setting} = {text}: {unknown_unit(unit, (*COUNT_UNITS, *TOKEN_UNITS, *BYTE_UNITS, '%'))}")
+    else:
+        blocks = parse_count(text)
+        if blocks == 0:
+            raise ConfigError(f"{setting} = {text}: a tier holds at least one block")
+    if blocks > MAX_BLOCKS:
+        raise ConfigError(f"{setting} = {text} is {blocks:,} blocks; a tier holds at most {MAX_BLOCKS:,}")
+    return blocks, None

@@ -1,0 +1,107 @@
+"""The order loop over tier stacks: as :mod:`kvbench.replays.order`, with a row of tier counts beside
+each row of counts."""
+
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memset
+
+from kvbench.cache.seen cimport NEVER, TRUNCATED
+from kvbench.cache.stack cimport TierStack
+from kvbench.cache.stacked cimport EVICTED_FROM, FAULTY, NOT_ADMITTED
+from kvbench.replays.order cimport OrderReplay, Row
+
+
+cdef enum:
+    OTHERS = 4
+
+
+def tier_columns(levels):
+    """Columns of a row of tier counts for a stack of ``levels`` tiers: hit blocks by the tier that
+    delivered them, missing blocks by the tier that evicted them last, and blocks that missed because
+    no tier had admitted them, because of a fault, blocks delivered twice (chunks of a slower tier
+    overlap what a faster one gave), and hits claimed and given back after a failing get."""
+    return [
+        *(f"hit_{t}" for t in range(levels)), *(f"evicted_{t}" for t in range(levels)),
+        "not_admitted", "fault", "overlap", "lost",
+    ]
+
+
+cdef class TieredReplay(OrderReplay):
+    """One replay. ``places`` has the :class:`~kvbench.cache.TierStack` of each worker; other arguments
+    as for :class:`OrderReplay`."""
+
+    cdef int32_t* tier_rows
+    cdef int32_t levels
+
+    def __init__(self, places, **kwargs):
+        for place in places:
+            if not isinstance(place, TierStack):
+                raise TypeError(f"{place!r} is no tier stack")
+        self.levels = (<TierStack>places[0]).levels
+
+    def run_tiers(self, keys, offsets, cacheable, rows, int32_t[:, ::1] tier_rows, **columns):
+        """Serve one batch, as ``run`` does, and fill ``tier_rows`` (requests × the columns of ``tier_columns``)."""
+        if tier_rows.shape[0] != len(cacheable) or tier_rows.shape[1] != 2 * self.levels + OTHERS:
+            raise ValueError("tier_rows do not belong to the requests and tiers")
+        self.tier_rows = &tier_rows[0, 0] if tier_rows.shape[0] else NULL
+        OrderReplay.run(self, keys, offsets, cacheable, rows, **columns)
+
+    cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil:
+        return (<TierStack>place).reserve(keys, n)
+
+    cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
+                      int64_t offset) except -1 nogil:
+        cdef int32_t* counts = self.tier_rows + i * (2 * self.levels + OTHERS)
+        memset(counts, 0, (2 * self.levels + OTHERS) * sizeof(int32_t))
+        self.tell_facts(&(<TierStack>place).request, i)
+        row.hit_blocks = (<TierStack>place).lookup(keys, n, readable)
+        self.count_tiers(<TierStack>place, n, row, counts)
+        if row.hit_blocks < n:
+            self.explain(keys, n, (<TierStack>place).found, row)
+            if self.seen is not None:
+                self.explain_tiers(keys, <TierStack>place, n, row, counts)
+        (<TierStack>place).commit(keys, n)
+        row.resident_blocks = (<TierStack>place).resident
+        row.stored_blocks = (<TierStack>place).stored
+        row.evicted_blocks = (<TierStack>place).evicted
+        row.truncated_blocks = self.note_outcome(keys, n, <TierStack>place)
+        return 0
+
+    cdef void count_tiers(self, TierStack stack, int32_t n, Row* row, int32_t* counts) noexcept nogil:
+        cdef int32_t i
+        for i in range(row.hit_blocks):
+            counts[stack.credit[i]] += 1
+        counts[2 * self.levels + 2] = stack.overlap
+        counts[2 * self.levels + 3] = stack.lost
+
+    cdef int explain_tiers(self, const uint64_t* keys, TierStack stack, int32_t n, Row* row,
+                           int32_t* counts) except -1 nogil:
+        """Split what ``explain`` took for evicted by what really became of it."""
+        cdef int32_t i, state
+        for i in range(row.hit_blocks, n):
+            if stack.found[i] >= 0:
+                continue
+            state = self.states[i]
+            if state < FAULTY - 1 or (self.index is not None and self.index.held_elsewhere(keys[i], row.worker)):
+                continue
+            if state >= EVICTED_FROM:
+                counts[self.levels + state - EVICTED_FROM] += 1
+            elif state == NOT_ADMITTED:
+                counts[2 * self.levels] += 1
+                row.miss_evicted_blocks -= 1
+            elif state == FAULTY:
+                counts[2 * self.levels + 1] += 1
+                row.miss_evicted_blocks -= 1
+        return 0
+
+    cdef int32_t note_outcome(self, const uint64_t* keys, int32_t n, TierStack stack) except -1 nogil:
+        """Remember what became of computed blocks that no tier took; returns how many found no room."""
+        cdef int32_t i, truncated = 0
+        cdef int outcome
+        for i in range(stack.hit, n):
+            outcome = stack.outcome(i)
+            truncated += outcome == TRUNCATED
+            if outcome != 0 and self.seen is not None:
+                self.seen.set_state(keys[i], <unsigned char>outcome)
+        return truncated
+

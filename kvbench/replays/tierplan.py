@@ -1,0 +1,162 @@
+"""The tiers of a plan: parts chosen, sizes in blocks and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kvbench.config import parse_part
+from kvbench.errors import ConfigError
+from kvbench.replays.parts import ChosenPart, check_columns, choose, parse_capacity
+from kvbench.specs import AdmissionSpec, DeviceSpec, EvictionPolicySpec
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from kvbench.config import RunConfig
+    from kvbench.plugins import Registry
+    from kvbench.serving.device import Device
+    from kvbench.serving.kvsize import KvLayout
+    from kvbench.tierconfig import PartChoice, TierConfig
+    from kvbench.trace.reader import Trace
+
+PLACEMENTS = {
+    "inclusive": {"write": "through", "promotion": "copy"},
+    "exclusive": {"write": "back", "promotion": "move"},
+    "spill": {"write": "spill", "promotion": "none"},
+}
+"""What each placement means for a tier that does not say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierPlan:
+    """One tier with its parts chosen.
+
+    ``capacity_chunks``  of each store; None without bound, and while it depends on ``capacity_share``.
+    ``chunk_bytes``      of a chunk in one store; None where block sizes are not known.
+    ``group``            workers that share one store.
+    ``ranks``            stores of one worker: its ranks where each has its own, else 1.
+    """
+
+    config: TierConfig
+    policy: ChosenPart | None
+    admission: ChosenPart | None
+    device: Device | None
+    device_part: ChosenPart | None
+    write: str
+    promotion: str
+    order: str
+    capacity_chunks: int | None
+    capacity_share: Fraction | None
+    chunk_bytes: int | None
+    group: int
+    ranks: int
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def stores(self, workers: int) -> int:
+        """How many stores the tier has in all, a rank's counted each."""
+        return -(-workers // self.group) * self.ranks
+
+    def to_dict(self) -> dict[str, Any]:
+        """The effective settings, as a ``[[tiers]]`` table."""
+        settings = msgspec.to_builtins(self.config)
+        settings |= {"write": self.write, "promotion": self.promotion, "order": self.order}
+        if self.config.capacity == "infinite":
+            del settings["order"]
+        for name, part in (("policy", self.policy), ("admission", self.admission), ("device", self.device_part)):
+            settings[name] = None if part is None else part.to_dict()
+        if self.capacity_chunks is not None:
+            settings["capacity"] = self.capacity_chunks * self.config.chunk
+        return {name: value for name, value in settings.items() if value is not None}
+
+
+def plan_tiers(
+    config: RunConfig, registry: Registry, trace: Trace, block_bytes: int | None, layout: KvLayout | None
+) -> tuple[TierPlan, ...]:
+    """Resolve the tiers of ``config``. Raises ConfigError, naming the tier, for what does not fit."""
+    tiers = config.tiers or []
+    return tuple(
+        _plan_tier(tier, config, registry, trace, block_bytes, layout, first=at == 0, last=at == len(tiers) - 1)
+        for at, tier in enumerate(tiers)
+    )
+
+
+def _plan_tier(
+    tier: TierConfig,
+    config: RunConfig,
+    registry: Registry,
+    trace: Trace,
+    block_bytes: int | None,
+    layout: KvLayout | None,
+    *,
+    first: bool,
+    last: bool,
+) -> TierPlan:
+    ranks = config.tp if tier.scope == "rank" else 1
+    if tier.scope == "rank" and layout is not None and trace.facts.block_tokens is not None:
+        block_bytes = layout.rank_block_bytes(trace.facts.block_tokens)
+    chunk_bytes = None if block_bytes is None else block_bytes * tier.chunk
+    blocks, share = parse_capacity(
+        tier.capacity, block_bytes, setting=f"{tier.setting}: capacity", block_tokens=trace.facts.block_tokens
+    )
+    if blocks is not None and blocks < tier.chunk:
+        raise ConfigError(f"{tier.setting}: capacity = {tier.capacity} is less than one chunk of {tier.chunk} blocks")
+    policy = _policy(tier, registry, trace, last=last)
+    device, device_part = _device(tier.device, config, registry, tier.setting)
+    defaults = PLACEMENTS[config.placement]
+    write = tier.write or ("through" if first and config.placement != "spill" else defaults["write"])
+    promotion = "none" if last else tier.promotion or defaults["promotion"]
+    group = {"rank": 1, "worker": 1, "host": config.workers_per_host, "cluster": config.workers}[tier.scope]
+    return TierPlan(
+        tier,
+        policy,
+        _admission(tier, registry),
+        device,
+        device_part,
+        write,
+        promotion,
+        tier.order or config.order,
+        None if blocks is None else blocks // tier.chunk,
+        share,
+        chunk_bytes,
+        group,
+        ranks,
+    )
+
+
+def _policy(tier: TierConfig, registry: Registry, trace: Trace, *, last: bool) -> ChosenPart | None:
+    if tier.capacity == "infinite":
+        return None
+    policy = choose(registry, EvictionPolicySpec, tier.policy or "lru", f"{tier.setting}: policy")
+    check_columns(policy.spec, trace)
+    if isinstance(policy.spec, EvictionPolicySpec) and policy.spec.looks_ahead and tier.chunk > 1:
+        raise ConfigError(f"{tier.setting}: policy {policy.spec.name} looks ahead block by block, and chunk is {tier.chunk}")
+    return policy
+
+
+def _admission(tier: TierConfig, registry: Registry) -> ChosenPart | None:
+    part = choose(registry, AdmissionSpec, tier.admission, f"{tier.setting}: admission")
+    return None if part.spec.name == "all" else part
+
+
+def _device(
+    choice: PartChoice | None, config: RunConfig, registry: Registry, setting: str
+) -> tuple[Device | None, ChosenPart | None]:
+    """The device of a tier: one of the user's file, else one of the registry."""
+    if choice is None:
+        return None, None
+    if config.devices is not None:
+        from kvbench.serving.devices import load_devices, make_device
+
+        devices = load_devices(Path(config.devices))
+        name, figures = parse_part(choice, f"{setting}: device")
+        if name in devices:
+            return make_device(name, devices=devices, **figures), None
+    part = choose(registry, DeviceSpec, choice, f"{setting}: device")
+    return part.make(part.spec.name), part

@@ -1,0 +1,118 @@
+"""The configuration of one tier: a ``--tier`` option, or a ``[[tiers]]`` table of a run file."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from kvbench.errors import ConfigError
+from kvbench.plugins import did_you_mean
+from kvbench.specs import ParamValue
+
+PartTable = dict[str, ParamValue]
+PartChoice = str | PartTable
+Capacity = int | str
+
+Scope = Literal["rank", "worker", "host", "cluster"]
+SCOPES: tuple[Scope, ...] = ("rank", "worker", "host", "cluster")
+"""From the narrowest to the widest set of workers that share a tier's contents, capacity and device."""
+
+
+class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One tier of the stack; the first one is the fastest (semantics §6).
+
+    ``name``       any, each once.
+    ``capacity``   of each of its stores: blocks (``10k``), tokens (``3Mtok``), bytes (``64GiB``), a
+                   share of the trace's distinct blocks (``10%``), or ``infinite``.
+    ``scope``      who shares a store: each ``rank`` has its own, or each ``worker``, ``host``, ``cluster``.
+    ``policy``     eviction policy; None: lru. ``keep`` never evicts.
+    ``device``     what times its reads and writes; None: not timed.
+    ``chunk``      blocks of a chunk: the tier stores, evicts and moves so many at once.
+    ``write``      computed blocks: ``through``, ``back`` (stored when the tier above evicts them) or
+                   ``none``; None: as the placement says.
+    ``promotion``  blocks hit below: ``copy``, ``move``, ``none``, or ``temporary`` (room is made for
+                   them, and they are not kept); None: as the placement says.
+    ``admission``  which blocks may enter.
+    ``touch_on``   which blocks count as used: all of a ``request`` that are resident, those that this
+                   tier delivered (``hit``), the same when they are looked up (``lookup``), or ``never``.
+    ``order``      in which a request is swept; None: as the run's.
+    ``spare_own``  a request's own blocks are no victims. If not, room is made for all blocks beyond the
+                   hit, resident or not, before any is stored.
+    ``fit``        of a request that does not fit, store the ``leading`` blocks, or ``all`` or nothing.
+    ``high``       watermark, a share of the capacity: nothing is evicted at allocation; a tier that is
+                   so full evicts after a request, down to ``low``, or ``ratio`` of what it holds.
+    ``low``, ``ratio``  how far; exactly one goes with ``high``.
+    ``period_s``   at most one such eviction in so many seconds of the trace's clock.
+    """
+
+    name: str
+    capacity: Capacity = "infinite"
+    scope: Scope = "worker"
+    policy: PartChoice | None = None
+    device: PartChoice | None = None
+    chunk: int = 1
+    write: Literal["through", "back", "none"] | None = None
+    promotion: Literal["copy", "move", "none", "temporary"] | None = None
+    admission: PartChoice = "all"
+    touch_on: Literal["request", "hit", "lookup", "never"] = "request"
+    order: Literal["tail-first", "head-first"] | None = None
+    spare_own: bool = True
+    fit: Literal["leading", "all"] = "leading"
+    high: float | None = None
+    low: float | None = None
+    ratio: float | None = None
+    period_s: float = 0.0
+
+    @property
+    def setting(self) -> str:
+        """How error messages call it."""
+        return f"tier {self.name}"
+
+    def check(self) -> None:
+        """Raise ConfigError for a value out of range, or one that has no effect."""
+        for name in ("high", "low", "ratio"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ConfigError(f"{self.setting}: {name} = {value:g} is a share above 0 and at most 1")
+            if value is not None and self.capacity == "infinite":
+                raise ConfigError(f"{self.setting}: {name} has no effect with infinite capacity; give a capacity")
+        if self.chunk < 1:
+            raise ConfigError(f"{self.setting}: chunk = {self.chunk} must be at least 1 block")
+        if self.high is None and (self.low is not None or self.ratio is not None or self.period_s):
+            raise ConfigError(f"{self.setting}: low, ratio and period_s have no effect without high")
+        if self.high is not None and (self.low is None) == (self.ratio is None):
+            raise ConfigError(f"{self.setting}: with high goes low or ratio, one of them")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ConfigError(f"{self.setting}: low = {self.low:g} is not below high = {self.high:g}")
+        if self.period_s < 0:
+            raise ConfigError(f"{self.setting}: period_s = {self.period_s:g} must not be negative")
+        if self.capacity == "infinite":
+            for name in ("policy", "order"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"{self.setting}: {name} has no effect with infinite capacity: nothing is evicted")
+
+
+def parse_tier(text: str) -> dict[str, Any]:
+    """The table of a ``--tier NAME,key=value,…`` option. ``policy.key=value`` sets a parameter of the
+    policy; the same goes for ``device`` and ``admission``."""
+    name, *pairs = text.split(",")
+    if not name.strip() or "=" in name:
+        raise ConfigError(f"--tier {text}: begin with the tier's name, as in cpu,capacity=64GiB,policy=lru")
+    table: dict[str, Any] = {"name": name.strip()}
+    for pair in pairs:
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not key:
+            raise ConfigError(f"--tier {text}: {pair!r} is not of the form key=value")
+        part, dot, parameter = key.partition(".")
+        if part not in TierConfig.__struct_fields__ or part == "name":
+            known = [field for field in TierConfig.__struct_fields__ if field != "name"]
+            raise ConfigError(f"--tier {text}: unknown key {part!r}; {did_you_mean(part, known)}")
+        if not dot:
+            table[key] = {**table[key], "name": value} if isinstance(table.get(key), dict) else value
+            continue
+        if part not in ("policy", "device", "admission"):
+            raise ConfigError(f"--tier {text}: {part} has no parameters")
+        chosen = table.get(part, {})
+        table[part] = {**(chosen if isinstance(chosen, dict) else {"name": chosen}), parameter: value}
+    return table
