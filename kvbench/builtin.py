@@ -317,7 +317,10 @@ def kvbench_eviction_policies() -> Iterator[EvictionPolicySpec]:
         "tenant-lru",
         "kvbench.eviction.tenant_lru:TenantLru",
         "an LRU for each tenant, and quotas that lend what is unused",
-        params=(Param("share", float, 0.0, "part of the tier of each tenant; 0: even parts", minimum=0),),
+        params=(
+            Param("share", float, 0.0, "part of the tier of each tenant; 0: even parts", minimum=0),
+            Param("quotas", str, "", "blocks of each tenant by its number, as 10,20; or in a tier: quotas by name"),
+        ),
         source="after LMCache 0.5.6 IsolatedLRU",
         columns=("tenant",),
     )

@@ -49,10 +49,8 @@ _DEVICE_FIGURES: tuple[Param, ...] = (
     Param("write_latency_us", float, None, "latency of a write, µs", minimum=0, optional=True),
     Param("lookup_us", float, None, "round trip of a presence test, µs; 0: free", minimum=0, optional=True),
     Param("concurrent_operations", str, None, "operations in flight at most, or unlimited", optional=True),
-    Param(
-        "rated_drive_writes_per_day", float, None, "endurance: full drive writes a day", minimum=1e-9, optional=True
-    ),
-    Param("drive_capacity_gb", float, None, "capacity that the endurance is of, 10⁹ bytes", minimum=1e-9, optional=True),
+    Param("rated_drive_writes_per_day", float, None, "endurance: full drive writes a day", minimum=1e-9, optional=True),
+    Param("drive_capacity_gb", float, None, "capacity that it is of, 10⁹ bytes", minimum=1e-9, optional=True),
 )
 
 _DEVICES = {

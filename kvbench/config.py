@@ -15,12 +15,13 @@ from kvbench.atomic import same_file
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.presets import with_preset
-from kvbench.specs import ParamValue
 from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, parse_tier
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kvbench.specs import ParamValue
 
 NOT_PART_OF_RESULT = ("trace", "output", "events", "timeline", "force")
 """Keys that say where files are; they stay out of a result's manifest."""
@@ -194,7 +195,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             )
         moves = tier.write == "back" or above.promotion == "move" or self.placement != "inclusive"
         if moves and tier.chunk != above.chunk:
-            raise ConfigError(f"{tier.setting}: blocks move between it and tier {above.name}, so their chunks must be equal")
+            raise ConfigError(f"{tier.setting}: blocks move from and to tier {above.name}, so chunks must be equal")
         if moves and (tier.scope == "rank") != (above.scope == "rank"):
             raise ConfigError(
                 f"{tier.setting}: blocks move between it and tier {above.name}, so both or none are of scope rank"

@@ -43,6 +43,10 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``high``       watermark, a share of the capacity: nothing is evicted at allocation; a tier that is
                    so full evicts after a request, down to ``low``, or ``ratio`` of what it holds.
     ``low``, ``ratio``  how far; exactly one goes with ``high``.
+    ``quotas``     room of each tenant by its name, as a capacity; who has none lives on what is lent. The
+                   policy is tenant-lru then.
+    ``probes``     0: a request costs one presence test and one read; n: each hit chunk costs n presence
+                   tests and a read of its own.
     ``period_s``   at most one such eviction in so many seconds of the trace's clock.
     """
 
@@ -63,6 +67,8 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     low: float | None = None
     ratio: float | None = None
     period_s: float = 0.0
+    quotas: dict[str, Capacity] | None = None
+    probes: int = 0
 
     @property
     def setting(self) -> str:
@@ -85,12 +91,18 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(f"{self.setting}: with high goes low or ratio, one of them")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise ConfigError(f"{self.setting}: low = {self.low:g} is not below high = {self.high:g}")
+        if self.probes < 0:
+            raise ConfigError(f"{self.setting}: probes = {self.probes} must not be negative")
+        if self.quotas is not None and self.policy is not None:
+            raise ConfigError(f"{self.setting}: quotas choose the policy, tenant-lru; leave policy out")
         if self.period_s < 0:
             raise ConfigError(f"{self.setting}: period_s = {self.period_s:g} must not be negative")
         if self.capacity == "infinite":
-            for name in ("policy", "order"):
+            for name in ("policy", "order", "quotas"):
                 if getattr(self, name) is not None:
-                    raise ConfigError(f"{self.setting}: {name} has no effect with infinite capacity: nothing is evicted")
+                    raise ConfigError(
+                        f"{self.setting}: {name} has no effect with infinite capacity: nothing is evicted"
+                    )
 
 
 def parse_tier(text: str) -> dict[str, Any]:
@@ -110,6 +122,9 @@ def parse_tier(text: str) -> dict[str, Any]:
             raise ConfigError(f"--tier {text}: unknown key {part!r}; {did_you_mean(part, known)}")
         if not dot:
             table[key] = {**table[key], "name": value} if isinstance(table.get(key), dict) else value
+            continue
+        if part == "quotas":
+            table[part] = {**table.get(part, {}), parameter: value}
             continue
         if part not in ("policy", "device", "admission"):
             raise ConfigError(f"--tier {text}: {part} has no parameters")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
+from kvbench.cache.events import EVENT_FIELDS, EVENT_KINDS
 from kvbench.errors import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+EVENT_RECORD = struct.Struct("<qqQQiiiBBBBB7x")
+"""A record of ``EVENT_FIELDS``."""
+EVENT_NAMES = [name for name, _ in EVENT_FIELDS]
 
 Place = tuple[str | int, int]
 """A tier (name or number) and the number of one of its stores."""
@@ -53,6 +59,21 @@ class Fold:
             if key in held:
                 raise TraceError(f"{what}: {kind} of key {key}, which is in {_named(place)} already")
             held[key] = parent
+
+    def take(self, events: bytes, first: int = 0) -> None:
+        """Take in the records of :meth:`kvbench.cache.EventLog.tobytes` from number ``first`` on; tiers
+        are numbers then."""
+        for record in EVENT_RECORD.iter_unpack(events[first * EVENT_RECORD.size :]):
+            values = dict(zip(EVENT_NAMES, record, strict=False))
+            self.event(
+                EVENT_KINDS[values["kind"]],
+                (values["tier"], values["store"]),
+                values["key"],
+                parent=values["parent"] if values["has_parent"] else None,
+                source=(values["source"], values["source_store"]) if values["source_store"] >= 0 else None,
+                worker=values["worker"],
+                sequence=values["sequence"],
+            )
 
     def _count(self, worker: int, sequence: int | None) -> None:
         if sequence is None:

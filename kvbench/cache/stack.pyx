@@ -666,6 +666,32 @@ cdef class TierStack:
         """Whether any tier's gets may fail from now on."""
         self.faulty = faulty
 
+    def probe(self, const uint64_t[::1] keys):
+        """The prefix hit of these keys in blocks, over all tiers; changes nothing but the count of
+        lookups (semantics §4.3). ``last_credit`` then says which tier would deliver each block."""
+        cdef int32_t n = <int32_t>keys.shape[0]
+        cdef const uint64_t* first = &keys[0] if n else NULL
+        cdef int32_t t
+        self.reserve(first, n)
+        self.fit(n)
+        for t in range(self.levels):
+            self.look_at(t, first, n, n)
+        if self.once:
+            self.assign_once(n)
+        else:
+            self.assign(n)
+        return self.hit
+
+    def touch(self, const uint64_t[::1] keys):
+        """``probe``, and what each tier would deliver becomes its most recent, the first block last."""
+        cdef int32_t t, r
+        self.probe(keys)
+        for t in range(self.levels):
+            for r in range(self.level[t].ranks):
+                if self.tiers[t][r].capacity is not None:
+                    self.touch_hits(self.tiers[t][r], t)
+        return self.hit
+
     def serve(self, const uint64_t[::1] keys, *, int64_t request=0, int64_t time_ns=0):
         """Serve one request of distinct keys; returns its prefix hit in blocks."""
         cdef int32_t n = <int32_t>keys.shape[0]

@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from kvbench.cache.events cimport (
-    COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NO_EVENT, PROMOTED, WATERMARK, Event,
+    CLEAR, COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NO_EVENT, PROMOTED, RESTART, WATERMARK, Event,
 )
 from kvbench.cache.tier cimport Tier
 from kvbench.eviction.policy cimport EvictionPolicy
@@ -263,6 +263,25 @@ cdef class StackedTier(Tier):
         self.unhealthy = unhealthy
         self.get_fails = share_of_64(get_fails)
         self.put_fails = share_of_64(put_fails)
+
+    def clear_store(self, int64_t request, int32_t worker):
+        """Forget all blocks at once, as a restart of ``worker`` before ``request`` does; one CLEAR tells of it."""
+        cdef int32_t slot
+        self.view.request.index = request
+        self.worker = worker
+        for slot in range(self.fresh):
+            if self.refs[slot] == 0:
+                continue
+            if self.refs[slot] > 1:
+                raise ValueError(f"tier {self.name}: a block is pinned")
+            if self.limited:
+                self.policy.remove_slots(&slot, 1)
+            self.refs[slot] = 0
+            if self.seen is not None:
+                self.seen.set_state(self.keys[slot], FAULTY)
+            self.release_slots(&slot, 1, NO_EVENT)
+        if self.log is not None:
+            self.record(CLEAR, RESTART, 0, False, 0)
 
     def counters(self):
         """All counters so far, by the names in ``TIER_COUNTS``."""

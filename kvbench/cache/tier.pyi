@@ -1,4 +1,4 @@
-from typing import Self, TypedDict, final, type_check_only
+from typing import Self, TypedDict, type_check_only
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ class LastCounts(TypedDict):
     evicted: int
     truncated: int
 
-@final
 class Tier(SlotStore):
     def __new__(
         cls,
@@ -26,6 +25,8 @@ class Tier(SlotStore):
         dense: bool = False,
         log: EventLog | None = None,
         worker: int = 0,
+        store: int = -1,
+        level: int = 0,
         name: str = "gpu",
     ) -> Self: ...
     @property

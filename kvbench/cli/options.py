@@ -67,11 +67,11 @@ def tier_options() -> Callable[[F], F]:
             "promotion (copy, move, none, temporary), admission, touch_on (request, hit, lookup, never), order, "
             "spare_own, fit (leading, all), high, low, ratio, period_s. policy.KEY=VALUE sets a policy's parameter.",
         ),
-        click.option("--preset", metavar="NAME", help="A named system's tiers and settings; other options override them."),
+        click.option("--preset", metavar="NAME", help="A named system's settings; other options override them."),
         click.option(
             "--placement",
             type=click.Choice(["inclusive", "exclusive", "spill"]),
-            help="inclusive: tiers write through, hits are copied up. exclusive: a hit moves up, an eviction moves down. "
+            help="inclusive: tiers write through, hits are copied up. exclusive: hits move up, evictions move down. "
             "spill: what is computed goes to the first tier with room.  [default: inclusive]",
         ),
         click.option(
@@ -81,7 +81,7 @@ def tier_options() -> Callable[[F], F]:
             "[default: any]",
         ),
         click.option("--workers-per-host", type=int, metavar="N", help="Workers that share a tier of scope host."),
-        click.option("--model", metavar="MODEL", help="Preset or config.json that says how large KV is (kvbench kv-size)."),
+        click.option("--model", metavar="MODEL", help="Preset or config.json that says how large KV is."),
         click.option("--models", metavar="FILE", help="More model presets."),
         click.option("--kv-dtype", metavar="DTYPE", help="Of the stored KV, instead of the model's."),
         click.option("--tp", type=int, metavar="N", help="Tensor-parallel ranks of a worker.  [default: 1]"),

@@ -71,7 +71,9 @@ kvbench plugins lists the policies, routers and token databases with their param
 @on_error_option
 @click.option("-o", "--output", metavar="FILE", help="Write a row a request to this Parquet file.")
 @click.option("--events", metavar="FILE", help="Write every INSERT, DELETE, MOVE and COPY to this Parquet file.")
-@click.option("--timeline", metavar="FILE", help="Write what each tier holds and has done, sampled, to this Parquet file.")
+@click.option(
+    "--timeline", metavar="FILE", help="Write samples of what each tier holds and has done to this Parquet file."
+)
 @click.option(
     "--timeline-every", type=int, metavar="N", help="Requests between two samples of the timeline.  [default: 1000]"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvbench.cli.tables import add_remarks, number, percent, simple_table
+from kvbench.results.causes import CAUSES
 from kvbench.units import format_bytes, format_count, format_duration_ns
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _work(tiers: list[dict[str, Any]]) -> Table:
 
 def _remarks(tier: dict[str, Any]) -> str:
     remarks = list(tier["flags"])
+    if tier["cause"] is not None:
+        remarks.append(CAUSES[tier["cause"]])
     if tier["break_even_tokens"] is not None:
         remarks.append(f"loading beats recomputing from {tier['break_even_tokens']:,.0f} tokens on")
     if tier["drive_writes_per_day"] is not None and tier["device"] is not None:

@@ -5,7 +5,8 @@ needs, and gives it back first. A tenant over its quota evicts its own blocks, i
 request if need be; one within its quota evicts those of the tenant that has most. So no tenant
 falls below its quota through others. ``share`` is each tenant's part of the tier; a trace with
 more tenants than parts is refused. ``share = 0`` is an even part for each tenant seen so far in
-the trace. Requests without a tenant count as one more. A block belongs to who stored it. Cost:
+the trace. ``quotas`` instead has the blocks of each tenant, by its number; who has none has a
+quota of 0 and lives on what is lent. Requests without a tenant count as one more. A block belongs to who stored it. Cost:
 O(log tenants) a stored or evicted block, O(1) a touched one; some 90 bytes a slot.
 """
 
@@ -32,6 +33,9 @@ cdef class TenantLru(EvictionPolicy):
     """A newcomer is inserted first, so that it competes with the blocks of its own tenant."""
 
     cdef double share
+    cdef list given         # quotas by tenant number, or empty
+    cdef bint has_given
+    cdef int32_t* quotas    # queue -> quota of its tenant, 0 without given ones
     cdef int32_t slots
     cdef Node* queues       # one for each tenant with resident blocks
     cdef Ghost numbers      # tenant -> its queue; as many as there are slots, so it forgets none
@@ -40,9 +44,13 @@ cdef class TenantLru(EvictionPolicy):
     cdef int32_t* owners    # slot -> queue
     cdef TenantCounts* counts
 
-    def __cinit__(self, context, *, double share=0.0):
+    def __cinit__(self, context, *, double share=0.0, str quotas=""):
         if not 0 <= share <= 1:
             raise ConfigError(f"tenant-lru: share is a part of the tier, from 0 to 1, not {share:g}")
+        self.given = parse_quotas(quotas, self.capacity)
+        self.has_given = len(self.given) > 0
+        if self.given and share:
+            raise ConfigError("tenant-lru: share and quotas both say what a tenant has; give one of them")
         self.one_by_one = self.insert_first = True
         self.share = share
         self.slots = self.capacity + 1
@@ -50,6 +58,7 @@ cdef class TenantLru(EvictionPolicy):
         ghost_init(&self.numbers, self, self.slots)
         heap_init(&self.heap, self, self.slots + 1)
         self.lengths = <int32_t*>self.allocate(self.slots + 1, sizeof(int32_t))
+        self.quotas = <int32_t*>self.allocate(self.slots + 1, sizeof(int32_t))
         self.owners = <int32_t*>self.allocate(self.slots, sizeof(int32_t))
         self.counts = <TenantCounts*>self.allocate(1, sizeof(TenantCounts))
 
@@ -66,7 +75,9 @@ cdef class TenantLru(EvictionPolicy):
                 )
         return 0
 
-    cdef int32_t quota(self) noexcept nogil:
+    cdef int32_t quota(self, int32_t queue) noexcept nogil:
+        if self.has_given:
+            return self.quotas[queue]
         if self.share > 0:
             return <int32_t>(self.share * self.capacity + 1e-9)
         return self.capacity // (self.counts.tenants + self.counts.nameless)
@@ -85,14 +96,27 @@ cdef class TenantLru(EvictionPolicy):
         queue = ghost_find(&self.numbers, tenant)
         if queue == 0:
             queue = ghost_push(&self.numbers, tenant, 0)
+            if self.has_given:
+                self.look_up_quota(queue)
             self.counts.clock += 1
             heap_push(&self.heap, queue, 0, self.counts.clock)
         for i in range(n):
             self.owners[slots[i]] = queue
             queue_push(self.queues, self.slots + queue, slots[i])
         self.lengths[queue] += n
-        heap_update(&self.heap, queue, -self.lengths[queue], self.heap.entries[self.heap.positions[queue]].tie)
+        self.rank(queue)
         return 0
+
+    cdef int look_up_quota(self, int32_t queue) except -1 nogil:
+        with gil:
+            tenant = self.view.request.tenant
+            self.quotas[queue] = self.given[tenant] if 0 <= tenant < len(self.given) else 0
+        return 0
+
+    cdef void rank(self, int32_t queue) noexcept nogil:
+        # Who is farthest above its quota gives first; with even quotas that is who has most.
+        cdef int64_t over = self.lengths[queue] - self.quotas[queue]
+        heap_update(&self.heap, queue, -over, self.heap.entries[self.heap.positions[queue]].tie)
 
     cdef void forget(self, int32_t slot) noexcept nogil:
         cdef int32_t queue = self.owners[slot]
@@ -102,7 +126,7 @@ cdef class TenantLru(EvictionPolicy):
             heap_remove(&self.heap, queue)
             ghost_remove(&self.numbers, queue)
         else:
-            heap_update(&self.heap, queue, -self.lengths[queue], self.heap.entries[self.heap.positions[queue]].tie)
+            self.rank(queue)
 
     cdef int remove_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
         cdef int32_t i
@@ -125,13 +149,26 @@ cdef class TenantLru(EvictionPolicy):
     cdef int32_t choose(self) noexcept nogil:
         cdef int32_t own = ghost_find(&self.numbers, <uint64_t>(<int64_t>self.view.request.tenant + 1))
         cdef int32_t i, slot
-        if own != 0 and self.lengths[own] > self.quota():
+        if own != 0 and self.lengths[own] > self.quota(own):
             slot = queue_evictable(self.queues, self.slots + own, self.view.refs)
             if slot >= 0:
                 return slot
-        # The first entry has most. Others are asked only if all of its blocks are pinned.
+        # The first entry is farthest above its quota. Others are asked only if all of its blocks are pinned.
         for i in range(1, heap_size(&self.heap) + 1):
             slot = queue_evictable(self.queues, self.slots + self.heap.entries[i].slot, self.view.refs)
             if slot >= 0:
                 return slot
         return -1
+
+
+cdef list parse_quotas(str text, int32_t capacity):
+    """Blocks by tenant number from ``10,20,…``. Raises ConfigError for what is none, or too much."""
+    if not text:
+        return []
+    try:
+        quotas = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"tenant-lru: quotas = {text!r} are not whole numbers of blocks with commas between") from None
+    if min(quotas) < 0 or sum(quotas) > capacity:
+        raise ConfigError(f"tenant-lru: quotas of {sum(quotas):,} blocks in all are more than the tier's {capacity:,}")
+    return quotas

@@ -141,9 +141,7 @@ class Engine:
             bound = self.capacity_blocks and self.capacity_blocks * plan.config.workers
         else:
             capacities = resolve_tiers(plan, self.keyed)
-            self.core = TieredCore(
-                plan, self.keyed, capacities, router=make_router(plan), keep_events=keep_events
-            )
+            self.core = TieredCore(plan, self.keyed, capacities, router=make_router(plan), keep_events=keep_events)
             bound = self.capacity_blocks = total_capacity(plan.tiers, capacities, plan.config.workers)
         self._bound_blocks = bound
         self._wants_bound = bound is not None and wants_bound(plan, self.keyed)
@@ -195,7 +193,11 @@ def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
     if any(plan.tiers is not None for plan in plans):
         columns.add("arrival_ns")  # ages of blocks are counted on the trace's clock
     return KeyedTrace(
-        trace, plans[0].tokens, keep_tails=plans[0].config.tails == "keep", columns=tuple(sorted(columns))
+        trace,
+        plans[0].tokens,
+        keep_tails=plans[0].config.tails == "keep",
+        columns=tuple(sorted(columns)),
+        tenants=plans[0].tenants,
     )
 
 

@@ -21,12 +21,13 @@ class RequestFacts:
     """Makes the fact columns of batches: only those in ``columns``, all others are UNKNOWN.
 
     Text is numbered from 0 in first-seen order over the whole trace, so memory grows with the
-    number of different sessions, tenants or types, where a policy asks for them.
+    number of different sessions, tenants or types, where a policy asks for them. ``tenants`` have the first numbers.
     """
 
-    def __init__(self, columns: tuple[str, ...]) -> None:
+    def __init__(self, columns: tuple[str, ...], tenants: tuple[str, ...] = ()) -> None:
         self._columns = columns
         self._codes: dict[str, dict[str, int]] = {name: {} for name in TEXT_FACTS}
+        self._codes["tenant"] = {name: number for number, name in enumerate(tenants)}
 
     def of(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int32] | None]:
         """Arrivals, and the table requests × len(FACTS); None for what nobody asked for."""

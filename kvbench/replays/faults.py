@@ -23,14 +23,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One fault: a ``[[fault]]`` table of the plan.
 
     ``kind``    ``unhealthy`` (the tier neither answers nor stores), ``get`` or ``put`` (a ``share`` of the
-                operations fails), or ``freeze`` (nothing is stored, and only the fastest tier is read).
+                operations fails), ``freeze`` (nothing is stored, and only the fastest tier is read), or
+                ``restart`` (the tier forgets everything; it happens once, at ``from_request`` or ``from_s``).
     ``tier``    its name; not for ``freeze``.
     ``worker``  whose; all workers' if it is left out.
     ``from_request``, ``to_request``  requests of the replay, counted from 0; the last one is excluded.
     ``from_s``, ``to_s``              the same in seconds of the trace's clock.
     """
 
-    kind: Literal["unhealthy", "get", "put", "freeze"]
+    kind: Literal["unhealthy", "get", "put", "freeze", "restart"]
     tier: str | None = None
     worker: int | None = None
     share: float = 1.0
@@ -51,6 +52,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ConfigError(f"{where}: share = {self.share:g} is not above 0 and at most 1")
         if self.share != 1 and self.kind not in ("get", "put"):
             raise ConfigError(f"{where}: share has no effect on kind {self.kind}")
+        if self.kind == "restart" and (
+            (self.from_request is None) == (self.from_s is None) or self.to_request is not None or self.to_s is not None
+        ):
+            raise ConfigError(f"{where}: a restart happens at from_request or from_s, one of them, and has no end")
         by_request = self.from_request is not None or self.to_request is not None
         by_time = self.from_s is not None or self.to_s is not None
         if by_request and by_time:
@@ -68,6 +73,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             if (low is not None and value < low) or (high is not None and value >= high):
                 return False
         return True
+
+    def hits(self, tier: str, first: int, group: int) -> bool:
+        """Whether it is about the store of ``tier`` that workers ``first`` … ``first + group - 1`` share."""
+        return self.tier == tier and (self.worker is None or first <= self.worker < first + group)
 
 
 def _ns(seconds: float | None) -> int | None:

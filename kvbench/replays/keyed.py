@@ -41,16 +41,24 @@ class KeyedTrace:
     ``tokens``      the token database; None for a trace without ids.
     ``keep_tails``  partial last blocks are cacheable.
     ``columns``     columns that a policy looks at.
+    ``tenants``     names of tenants that have the first numbers, in this order.
     """
 
     def __init__(
-        self, trace: Trace, tokens: ChosenPart | None, *, keep_tails: bool, columns: tuple[str, ...] = ()
+        self,
+        trace: Trace,
+        tokens: ChosenPart | None,
+        *,
+        keep_tails: bool,
+        columns: tuple[str, ...] = (),
+        tenants: tuple[str, ...] = (),
     ) -> None:
         self.trace = trace
         self.keep_tails = keep_tails
         self._tokens = tokens
         self.database = self._make_database()
         self._columns = columns
+        self._tenants = tenants
 
     @property
     def dense(self) -> bool:
@@ -59,7 +67,7 @@ class KeyedTrace:
 
     def batches(self) -> Iterator[Keyed]:
         """One pass over the whole trace."""
-        facts = RequestFacts(self._columns)
+        facts = RequestFacts(self._columns, self._tenants)
         # A database may count what it meets, and each pass must give the same keys.
         database = self._make_database()
         for batch in read_ahead(self.trace.batches()):

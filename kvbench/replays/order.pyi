@@ -1,22 +1,20 @@
-from typing import Self, final
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from kvbench.cache.events import EventLog
 from kvbench.cache.seen import Seen
-from kvbench.cache.tier import Tier
 from kvbench.routing.index import KvbmIndex
 from kvbench.routing.policy import RouterPolicy
 
 COUNTS: tuple[str, ...]
 FACTS: tuple[str, ...]
 
-@final
 class OrderReplay:
     def __new__(
         cls,
-        tiers: list[Tier],
+        places: list[Any],
         *,
         router: RouterPolicy | None = None,
         index: KvbmIndex | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvbench.config import PartChoice, parse_part
+from kvbench.config import parse_part
 from kvbench.errors import ConfigError, KvbenchError, PluginError, one_line
 from kvbench.specs import EvictionPolicySpec, ParamValue, Spec
 from kvbench.units import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from kvbench.plugins import Registry
+    from kvbench.tierconfig import PartChoice
     from kvbench.trace.reader import Trace
 
 S = TypeVar("S", bound=Spec)
@@ -84,9 +85,7 @@ def parse_capacity(
         return None, number / 100
     if unit in BYTE_UNITS:
         if block_bytes is None:
-            raise ConfigError(
-                f"{setting} = {text} is in bytes; say with --block-bytes or --model how large a block is"
-            )
+            raise ConfigError(f"{setting} = {text} is in bytes; say with --block-bytes or --model how large a block is")
         blocks = parse_bytes(text) // block_bytes
         if blocks == 0:
             raise ConfigError(f"{setting} = {text} is smaller than one block of {block_bytes:,} bytes")

@@ -20,9 +20,8 @@ from kvbench.units import parse_bytes
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from kvbench.serving.kvsize import KvLayout
-
     from kvbench.plugins import Registry
+    from kvbench.serving.kvsize import KvLayout
     from kvbench.trace.reader import Trace
 
 MAX_WORKERS = 65_536
@@ -53,6 +52,14 @@ class Plan:
         for tier in self.tiers or ():
             chosen += [tier.policy, tier.admission, tier.device_part]
         return [part for part in chosen if part is not None]
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Tenants that quotas name: they have the first numbers, the same ones for all tiers."""
+        quotas = [tuple(tier.config.quotas) for tier in self.tiers or () if tier.config.quotas is not None]
+        if any(each != quotas[0] for each in quotas):
+            raise ConfigError("quotas of several tiers must name the same tenants in the same order")
+        return quotas[0] if quotas else ()
 
     @property
     def policy_name(self) -> str:

@@ -8,7 +8,10 @@ from libc.string cimport memset
 from kvbench.cache.seen cimport NEVER, TRUNCATED
 from kvbench.cache.stack cimport TierStack
 from kvbench.cache.stacked cimport EVICTED_FROM, FAULTY, NOT_ADMITTED
+from kvbench.checks cimport debug_build
 from kvbench.replays.order cimport OrderReplay, Row
+
+from kvbench.cache.fold import Fold
 
 
 cdef enum:
@@ -32,12 +35,14 @@ cdef class TieredReplay(OrderReplay):
 
     cdef int32_t* tier_rows
     cdef int32_t levels
+    cdef object fold   # of all events so far, in a debug build
 
     def __init__(self, places, **kwargs):
         for place in places:
             if not isinstance(place, TierStack):
                 raise TypeError(f"{place!r} is no tier stack")
         self.levels = (<TierStack>places[0]).levels
+        self.fold = Fold()
 
     def run_tiers(self, keys, offsets, cacheable, rows, int32_t[:, ::1] tier_rows, **columns):
         """Serve one batch, as ``run`` does, and fill ``tier_rows`` (requests × the columns of ``tier_columns``)."""
@@ -53,6 +58,7 @@ cdef class TieredReplay(OrderReplay):
                       int64_t offset) except -1 nogil:
         cdef int32_t* counts = self.tier_rows + i * (2 * self.levels + OTHERS)
         memset(counts, 0, (2 * self.levels + OTHERS) * sizeof(int32_t))
+        cdef int64_t first_event = self.log.size if self.log is not None else 0
         self.tell_facts(&(<TierStack>place).request, i)
         row.hit_blocks = (<TierStack>place).lookup(keys, n, readable)
         self.count_tiers(<TierStack>place, n, row, counts)
@@ -65,6 +71,21 @@ cdef class TieredReplay(OrderReplay):
         row.stored_blocks = (<TierStack>place).stored
         row.evicted_blocks = (<TierStack>place).evicted
         row.truncated_blocks = self.note_outcome(keys, n, <TierStack>place)
+        if debug_build and self.log is not None:
+            with gil:
+                self.check_fold(first_event)
+        return 0
+
+    cdef int check_fold(self, int64_t first_event) except -1:
+        """Semantics §7.1 in a debug build: the events fold to what every store holds, at every request.
+        Large stores are compared by count only, which costs little."""
+        self.fold.take(self.log.tobytes(), first_event)
+        for stack in self.places:
+            for level in (<TierStack>stack).tiers:
+                for tier in level:
+                    held = self.fold.holdings.get((tier.level, tier.store), {})
+                    assert len(held) == tier.used, f"{tier.name}: {tier.used} blocks, {len(held)} by its events"
+                    assert tier.used > 512 or set(held) == set(tier.residents()), f"{tier.name}: events do not fold to it"
         return 0
 
     cdef void count_tiers(self, TierStack stack, int32_t n, Row* row, int32_t* counts) noexcept nogil:

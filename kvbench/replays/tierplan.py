@@ -107,7 +107,7 @@ def _plan_tier(
     )
     if blocks is not None and blocks < tier.chunk:
         raise ConfigError(f"{tier.setting}: capacity = {tier.capacity} is less than one chunk of {tier.chunk} blocks")
-    policy = _policy(tier, registry, trace, last=last)
+    policy = _policy(tier, registry, trace, _quotas(tier, block_bytes, trace.facts.block_tokens, share))
     device, device_part = _device(tier.device, config, registry, tier.setting)
     defaults = PLACEMENTS[config.placement]
     write = tier.write or ("through" if first and config.placement != "spill" else defaults["write"])
@@ -130,13 +130,34 @@ def _plan_tier(
     )
 
 
-def _policy(tier: TierConfig, registry: Registry, trace: Trace, *, last: bool) -> ChosenPart | None:
+def _quotas(
+    tier: TierConfig, block_bytes: int | None, block_tokens: int | None, share: Fraction | None
+) -> list[int] | None:
+    """The tenants' quotas in chunks, in the order of the table."""
+    if tier.quotas is None:
+        return None
+    if share is not None:
+        raise ConfigError(f"{tier.setting}: quotas need a capacity in blocks, tokens or bytes, not {tier.capacity}")
+    quotas = []
+    for tenant, capacity in tier.quotas.items():
+        setting = f"{tier.setting}: quota of {tenant}"
+        blocks, part = parse_capacity(capacity, block_bytes, setting=setting, block_tokens=block_tokens)
+        if blocks is None or part is not None:
+            raise ConfigError(f"{setting} = {capacity} is no number of blocks, tokens or bytes")
+        quotas.append(blocks // tier.chunk)
+    return quotas
+
+
+def _policy(tier: TierConfig, registry: Registry, trace: Trace, quotas: list[int] | None) -> ChosenPart | None:
     if tier.capacity == "infinite":
         return None
-    policy = choose(registry, EvictionPolicySpec, tier.policy or "lru", f"{tier.setting}: policy")
+    choice: PartChoice = tier.policy or "lru"
+    if quotas is not None:
+        choice = {"name": "tenant-lru", "quotas": ",".join(str(quota) for quota in quotas)}
+    policy = choose(registry, EvictionPolicySpec, choice, f"{tier.setting}: policy")
     check_columns(policy.spec, trace)
     if isinstance(policy.spec, EvictionPolicySpec) and policy.spec.looks_ahead and tier.chunk > 1:
-        raise ConfigError(f"{tier.setting}: policy {policy.spec.name} looks ahead block by block, and chunk is {tier.chunk}")
+        raise ConfigError(f"{tier.setting}: policy {policy.spec.name} looks ahead by block; chunk is {tier.chunk}")
     return policy
 
 

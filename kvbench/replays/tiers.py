@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from kvbench.cache import AdmissionContext, AdmissionFilter, EventLog, StackedTier, TierStack, make_seen
 from kvbench.errors import ConfigError
 from kvbench.eviction import EvictionPolicy, PolicyContext
-from kvbench.replays.faults import FaultPlan, read_faults
+from kvbench.replays.faults import Fault, FaultPlan, read_faults
 from kvbench.replays.order import COUNTS
 from kvbench.replays.tiered import TieredReplay, tier_columns
 from kvbench.routing import KvbmIndex
@@ -22,7 +23,6 @@ from kvbench.trace.columns import numbers
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kvbench.cache import Seen
     from kvbench.replays.keyed import Keyed, KeyedTrace
     from kvbench.replays.parts import ChosenPart
     from kvbench.replays.plan import Plan
@@ -103,6 +103,7 @@ class TieredCore:
             keep_events=keep_events,
         )
         self._faults = FaultPlan()
+        self._restarted: set[int] = set()
         if config.faults is not None:
             self._faults = read_faults(Path(config.faults), self.tier_names, workers)
         self._every = config.timeline_every if config.timeline is not None else 0
@@ -179,21 +180,17 @@ class TieredCore:
         if self._every:
             cuts |= set(range(self._every - self._served % self._every, count, self._every))
         edges = [0, *sorted(cuts), count]
-        return [(start, stop) for start, stop in zip(edges[:-1], edges[1:], strict=True) if start < stop]
+        return [(start, stop) for start, stop in pairwise(edges) if start < stop]
 
     def _set_faults(self, request: int, time_ns: int) -> None:
         if not self._faults.faults:
             return
         active = [fault for fault in self._faults.faults if fault.active(request, time_ns)]
+        self._restart(active, request)
         for level, tier in enumerate(self.tiers):
             for index, store in enumerate(self.stores[level]):
                 first = index // tier.ranks * tier.group
-                mine = [
-                    fault
-                    for fault in active
-                    if fault.tier == tier.name
-                    and (fault.worker is None or first <= fault.worker < first + tier.group)
-                ]
+                mine = [fault for fault in active if fault.hits(tier.name, first, tier.group)]
                 store.set_faults(
                     unhealthy=any(fault.kind == "unhealthy" for fault in mine),
                     get_fails=max((fault.share for fault in mine if fault.kind == "get"), default=0.0),
@@ -202,6 +199,18 @@ class TieredCore:
         for worker, stack in enumerate(self.stacks):
             stack.expect_faults(any(fault.kind == "get" for fault in active))
             stack.freeze(any(fault.kind == "freeze" and fault.worker in (None, worker) for fault in active))
+
+    def _restart(self, active: list[Fault], request: int) -> None:
+        """Clear the stores whose restart has come."""
+        for number, fault in enumerate(self._faults.faults):
+            if fault.kind != "restart" or fault not in active or number in self._restarted:
+                continue
+            self._restarted.add(number)
+            for level, tier in enumerate(self.tiers):
+                for index, store in enumerate(self.stores[level]):
+                    first = index // tier.ranks * tier.group
+                    if fault.hits(tier.name, first, tier.group):
+                        store.clear_store(request, first)
 
     def _make_store(self, level: int, index: int, chunks: int | None, keyed: KeyedTrace) -> StackedTier:
         tier = self.tiers[level]
@@ -278,7 +287,8 @@ def _make(part: ChosenPart, kind: type, context: object) -> Any:
     made = part.make(context)
     if not isinstance(made, kind):
         raise ConfigError(
-            f"{part.spec.kind} {part.spec.name} made a {type(made).__name__}, which is no {kind.__module__}.{kind.__name__}"
+            f"{part.spec.kind} {part.spec.name} made a {type(made).__name__}, which is no "
+            f"{kind.__module__}.{kind.__name__}"
         )
     return made
 
@@ -307,5 +317,3 @@ def tier_capacities(tiers: tuple[TierPlan, ...], distinct: int | None) -> list[i
                 )
         found.append(chunks)
     return found
-
-

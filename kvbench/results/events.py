@@ -34,8 +34,8 @@ EVENTS_SCHEMA = pa.schema(
 """``worker`` served the request that caused the event, ``sequence`` counts a worker's events from 0.
 ``tier`` and ``store`` say where the block is now, or which place it left (DELETE); ``source_tier``
 and ``source_store`` where a MOVE or COPY took it from. A tier has a store for each worker (or rank,
-or host; one for a cluster), numbered in their order. ``parent`` is the key of the block before, null for a first block and for
-DELETE. Folding the rows from the start gives what is resident at every point."""
+or host; one for a cluster), numbered in their order. ``parent`` is the key of the block before, null
+for a first block and for DELETE. Folding the rows from the start gives what is resident at every point."""
 
 
 def events_batch(log: EventLog, first: int, arrival_ns: Int64s, tiers: list[str]) -> pa.RecordBatch:

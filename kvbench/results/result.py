@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kvbench.plugins import own_version
+from kvbench.results.causes import explain_tiers
 from kvbench.results.rates import ratio
 from kvbench.results.requests import MISS_REASONS, TIER_REASONS
 from kvbench.results.tiers import tier_records
@@ -112,6 +113,7 @@ def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[s
     }
     if plan.tiers is not None and has_ids:
         summary["tiers"] = tier_records(plan, trace, engine, totals)
+        explain_tiers(summary["tiers"], totals, has_seen=has_seen)
     if plan.block_bytes is not None and has_ids:
         summary["bytes"] = {
             "block": plan.block_bytes,

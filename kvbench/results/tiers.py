@@ -46,7 +46,7 @@ def _record(
     trace: Trace,
     totals: Totals,
 ) -> dict[str, Any]:
-    counts = _summed(stores)
+    counts = _with_probes(_summed(stores), tier.config.probes)
     chunk, size = tier.config.chunk, tier.chunk_bytes
     tokens = trace.facts.block_tokens or 0
     hit_tokens = counts["hit_blocks"] * tokens
@@ -61,6 +61,7 @@ def _record(
         "unused_bytes": _unused(tier, capacity),
         "all_stores_blocks": None if capacity is None else capacity * chunk * len(stores),
         "all_stores_bytes": _times(None if capacity is None else capacity * len(stores), size),
+        "host_stores": _host_stores(plan, tier),
         "used_blocks": sum(store.used for store in stores) * chunk,
         "orphan_blocks": orphan_chunks * chunk,
         "orphan_bytes": _times(orphan_chunks, size),
@@ -70,6 +71,7 @@ def _record(
         **{f"{name}_blocks": counts[f"{name}_chunks"] * chunk for name in CHUNK_COUNTS},
         **{name: counts[name] for name in ("failed_gets", "failed_puts", "retries")},
         **{f"{name}_bytes": _times(counts[f"{name}_chunks"], size) for name in BYTES},
+        "operations_per_hit_chunk": _operations_per_hit(counts, tier.config.probes),
         "retention": _retention(counts, stores, chunk),
         **_device_figures(plan, tier, counts, trace, totals, len(stores) * capacity if capacity is not None else None),
     }
@@ -89,8 +91,32 @@ def _summed(stores: list[StackedTier]) -> dict[str, int]:
     return counts
 
 
+def _with_probes(counts: dict[str, int], probes: int) -> dict[str, int]:
+    """Operations where each chunk is asked for and read by itself (``probes`` presence tests a hit chunk;
+    the request's first missing chunk is asked for once)."""
+    if not probes:
+        return counts
+    reads = counts["read_chunks"]
+    return counts | {"read_operations": reads, "lookup_operations": counts["lookup_operations"] + probes * reads}
+
+
+def _operations_per_hit(counts: dict[str, int], probes: int) -> float | None:
+    """Presence tests and reads for a chunk that hit, those of requests that miss left out."""
+    reads = counts["read_chunks"]
+    if probes:
+        return float(probes + 1) if reads else None
+    return ratio(2 * counts["read_operations"], reads)
+
+
 def _times(count: int | None, size: int | None) -> int | None:
     return None if count is None or size is None else count * size
+
+
+def _host_stores(plan: Plan, tier: TierPlan) -> int | None:
+    """Stores of one host; None for a tier that hosts share."""
+    if tier.config.scope == "cluster":
+        return None
+    return min(plan.config.workers_per_host, plan.config.workers) // tier.group * tier.ranks
 
 
 def _unused(tier: TierPlan, capacity: int | None) -> int | None:
@@ -134,6 +160,7 @@ def _device_figures(
         "drive_writes_per_day": None,
         "read_busy_ns": None,
         "write_busy_ns": None,
+        "lookup_ns": None,
         "break_even_tokens": None,
     }
     if written is not None and all_chunks is not None and size is not None:
@@ -142,6 +169,7 @@ def _device_figures(
         return figures
     figures["read_busy_ns"] = device.busy_read_ns(counts["read_chunks"] * size)
     figures["write_busy_ns"] = device.busy_write_ns(written)
+    figures["lookup_ns"] = device.lookup_ns * counts["lookup_operations"]
     rate, tokens = plan.config.prefill_tokens_per_s, trace.facts.block_tokens
     if rate is not None and tokens is not None:
         figures["break_even_tokens"] = break_even_tokens(device, size // (tier.config.chunk * tokens), rate)

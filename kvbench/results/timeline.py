@@ -19,7 +19,14 @@ CHUNK_COUNTS = (
 )
 """Counters in chunks; the table has them in blocks."""
 
-OTHER_COUNTS = ("hit_blocks", "overlap_blocks", "lost_blocks", "read_operations", "write_operations", "lookup_operations")
+OTHER_COUNTS = (
+    "hit_blocks",
+    "overlap_blocks",
+    "lost_blocks",
+    "read_operations",
+    "write_operations",
+    "lookup_operations",
+)
 
 TIMELINE_SCHEMA = pa.schema(
     [
@@ -46,7 +53,11 @@ def timeline_batch(
 ) -> pa.RecordBatch:
     """The rows of ``samples``."""
     rows = [
-        {"requests": sample.requests, "time_ns": sample.time_ns, **_row(store, tiers[store.level], capacities[store.level])}
+        {
+            "requests": sample.requests,
+            "time_ns": sample.time_ns,
+            **_row(store, tiers[store.level], capacities[store.level]),
+        }
         for sample in samples
         for store in sample.stores
     ]

@@ -27,4 +27,5 @@ cdef class KvbmIndex:
     cdef int drop(self, uint64_t key, int32_t tier, int32_t store) except -1 nogil
     cdef uint64_t held_in(self, int32_t entry, int32_t word) noexcept nogil
     cdef void mark(self, int32_t entry, int32_t tier, int32_t store, bint held) noexcept nogil
+    cdef int clear_store(self, int32_t tier, int32_t store) except -1 nogil
     cdef int grow(self) except -1 nogil

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
-from kvbench.cache.events cimport COPY, DELETE, INSERT, MOVE, Event, EventLog
+from kvbench.cache.events cimport CLEAR, COPY, DELETE, INSERT, MOVE, Event, EventLog
 from kvbench.cache.table cimport BlockTable, make_table
 from kvbench.memory cimport no_memory
 
@@ -78,6 +78,8 @@ cdef class KvbmIndex:
                 self.drop(event.key, event.tier, event.store)
             elif event.kind == MOVE:
                 self.drop(event.key, event.source, event.source_store)
+            elif event.kind == CLEAR:
+                self.clear_store(event.tier, event.store)
         return 0
 
     cdef int32_t score(self, const uint64_t* keys, int32_t n, int32_t* overlap) noexcept nogil:
@@ -175,6 +177,14 @@ cdef class KvbmIndex:
             self.free_entries[self.free_count] = entry
             self.free_count += 1
             self.held -= 1
+        return 0
+
+    cdef int clear_store(self, int32_t tier, int32_t store) except -1 nogil:
+        """A store has forgotten everything. The keys of free entries are dropped in vain."""
+        cdef int32_t entry
+        for entry in range(self.fresh):
+            if self.table.find(self.keys[entry]) == entry:
+                self.drop(self.keys[entry], tier, store)
         return 0
 
     cdef int grow(self) except -1 nogil:
