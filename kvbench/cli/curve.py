@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvbench.cli.options import block_options, on_error_option
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
-from kvbench.specs import EvictionPolicySpec, TokenDatabaseSpec
+from kvbench.specs import EvictionPolicySpec
 
 if TYPE_CHECKING:
     from kvbench.config import RunConfig
@@ -41,34 +42,8 @@ Examples:
     multiple=True,
     help="Replay this policy at the shown capacities, too, beside the Belady bound; may be given several times.",
 )
-@click.option(
-    "--tokens", type=PartType(TokenDatabaseSpec), help="How prompts become keys.  [default: by the trace's columns]"
-)
-@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
-@click.option("--block-bytes", metavar="SIZE", help="Bytes of a full block, for capacities and gains in bytes.")
-@click.option(
-    "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
-)
-@click.option(
-    "--id-kind",
-    type=click.Choice(["prefix", "content"]),
-    help="What a block id stands for, instead of what the file says: its block and all before it, or its own tokens.",
-)
-@click.option(
-    "--id-scope",
-    type=click.Choice(["file", "session", "global"]),
-    help="Where an id means the same, instead of what the file says.",
-)
-@click.option(
-    "--tails",
-    type=click.Choice(["drop", "keep"]),
-    help="Cache full blocks only, or partial last ones, too.  [default: drop]",
-)
-@click.option(
-    "--on-error",
-    type=click.Choice(["fail", "skip"]),
-    help="A bad row ends the run, or is left out and counted.  [default: fail]",
-)
+@block_options("capacities and gains in bytes")
+@on_error_option
 @click.option(
     "--sample",
     type=float,

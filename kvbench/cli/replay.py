@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvbench.cli.options import block_options, on_error_option
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
-from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.specs import EvictionPolicySpec, RouterPolicySpec
 
 if TYPE_CHECKING:
     from kvbench.config import RunConfig
@@ -45,29 +46,7 @@ kvbench plugins lists the policies, routers and token databases with their param
 )
 @click.option("--workers", type=int, metavar="N", help="Engine replicas, each with its own cache.  [default: 1]")
 @click.option("--router", type=PartType(RouterPolicySpec), help="Who serves a request.  [default: max-prefix]")
-@click.option(
-    "--tokens", type=PartType(TokenDatabaseSpec), help="How prompts become keys.  [default: by the trace's columns]"
-)
-@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
-@click.option("--block-bytes", metavar="SIZE", help="Bytes of a full block, for capacities and figures in bytes.")
-@click.option(
-    "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
-)
-@click.option(
-    "--id-kind",
-    type=click.Choice(["prefix", "content"]),
-    help="What a block id stands for, instead of what the file says: its block and all before it, or its own tokens.",
-)
-@click.option(
-    "--id-scope",
-    type=click.Choice(["file", "session", "global"]),
-    help="Where an id means the same, instead of what the file says.",
-)
-@click.option(
-    "--tails",
-    type=click.Choice(["drop", "keep"]),
-    help="Cache full blocks only, or partial last ones, too.  [default: drop]",
-)
+@block_options("capacities and figures in bytes")
 @click.option(
     "--order",
     type=click.Choice(["tail-first", "head-first", "access"]),
@@ -87,11 +66,7 @@ kvbench plugins lists the policies, routers and token databases with their param
     "memory flat.  [default: exact]",
 )
 @click.option("--seed", type=int, metavar="N", help="Of every random choice.  [default: 0]")
-@click.option(
-    "--on-error",
-    type=click.Choice(["fail", "skip"]),
-    help="A bad row ends the run, or is left out and counted.  [default: fail]",
-)
+@on_error_option
 @click.option("-o", "--output", metavar="FILE", help="Write a row a request to this Parquet file.")
 @click.option("--events", metavar="FILE", help="Write every INSERT and DELETE to this Parquet file.")
 @click.option("--force", is_flag=True, default=None, help="Overwrite files that exist.")
