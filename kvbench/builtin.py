@@ -1,7 +1,8 @@
 """What ships with kvbench, offered through the same hooks as anybody's parts: the eviction policies.
 
 The parts of tiers are listed in :mod:`kvbench.builtin_tiers`, all others in
-:mod:`kvbench.builtin_others`. Factories are strings, so none of these modules imports anything of what it lists.
+:mod:`kvbench.builtin_others`. Factories are strings, so none of these modules imports anything of
+what it lists.
 """
 
 from __future__ import annotations

@@ -210,6 +210,7 @@ cdef class SlotStore:
     def unpin(self, const uint64_t[::1] keys):
         """Take one pin off each of ``keys``. Raises ValueError, and changes nothing, if one has none."""
         cdef int32_t i, j, slot
+        self.view.stirs += 1
         for i in range(<int32_t>keys.shape[0]):
             slot = self.table.find(keys[i])
             if slot < 0 or self.refs[slot] < 2:

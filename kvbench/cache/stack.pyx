@@ -407,6 +407,7 @@ cdef class TierStack:
         cdef int32_t j, slot
         if not tier.limited or not tier.spares:
             return
+        tier.view.stirs += by < 0
         for j in range(chunks):
             slot = tier.slots[j]
             if slot >= 0:

@@ -166,6 +166,7 @@ cdef class Tier(SlotStore):
                 else:
                     self.truncated += 1
         finally:
+            self.view.stirs += 1
             for i in range(fits):
                 if slots[i] >= 0:
                     self.refs[slots[i]] -= 1
@@ -246,6 +247,7 @@ cdef class Tier(SlotStore):
         if stored:
             self.policy.insert_slots(&slot, 1)
         else:
+            self.view.stirs += 1
             self.policy.touch_slots(&slot, 1)
         if self.policy.drops:
             self.drop_unwanted()

@@ -20,7 +20,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_oldest, ghost_push, ghost_remove
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.eviction.queues cimport queue_evictable, queue_move, queue_push, queues_make
+from kvbench.eviction.queues cimport Mark, queue_move, queue_push, queue_search, queues_make
 from kvbench.eviction.slotlist cimport Node, list_unlink
 from kvbench.eviction.uses cimport Uses, uses_add, uses_init, uses_of, uses_raise, uses_remove, uses_youngest
 from kvbench.rng cimport Stream, stream_below, stream_next, stream_seed
@@ -67,6 +67,7 @@ cdef class Cacheus(EvictionPolicy):
     cdef Uses uses
     cdef State* state
     cdef Ghost ghosts[2]
+    cdef Mark oldest[2]
 
     def __cinit__(self, context):
         self.one_by_one = True
@@ -154,6 +155,7 @@ cdef class Cacheus(EvictionPolicy):
         cdef int32_t slot
         while self.state.sizes[REUSED] > self.capacity - self.state.recent_share:
             slot = self.nodes[self.capacity + REUSED].prev
+            self.oldest[REUSED].stirs = 0
             self.leave(slot)
             self.put(slot, RECENT | DEMOTED)
             self.state.demoted += 1
@@ -175,12 +177,12 @@ cdef class Cacheus(EvictionPolicy):
     cdef int32_t evict_one(self) noexcept nogil:
         cdef int32_t[2] choice
         cdef int32_t expert
-        choice[RECENT] = queue_evictable(self.nodes, self.capacity + RECENT, self.view.refs)
+        choice[RECENT] = self.oldest_of(RECENT)
         if choice[RECENT] < 0:
-            choice[RECENT] = queue_evictable(self.nodes, self.capacity + REUSED, self.view.refs)
+            choice[RECENT] = self.oldest_of(REUSED)
         if choice[RECENT] < 0:
             return -1
-        choice[FREQUENT] = uses_youngest(&self.uses, self.view.refs)
+        choice[FREQUENT] = uses_youngest(&self.uses, self.view)
         if choice[RECENT] == choice[FREQUENT]:
             self.forget(choice[RECENT])
             return choice[RECENT]
@@ -188,6 +190,9 @@ cdef class Cacheus(EvictionPolicy):
         self.remember(expert, choice[expert])
         self.forget(choice[expert])
         return choice[expert]
+
+    cdef int32_t oldest_of(self, int32_t part) noexcept nogil:
+        return queue_search(self.nodes, self.capacity + part, self.view, &self.oldest[part])
 
     cdef void remember(self, int32_t expert, int32_t slot) noexcept nogil:
         cdef Ghost* ghost = &self.ghosts[expert]

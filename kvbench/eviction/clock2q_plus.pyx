@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_push, ghost_remove
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.eviction.queues cimport ghosts_of, queue_evictable, queue_push, queues_make, share_of
+from kvbench.eviction.queues cimport Mark, ghosts_of, queue_push, queue_search, queues_make, share_of
 from kvbench.eviction.slotlist cimport Node, list_unlink
 
 from kvbench.errors import ConfigError
@@ -44,6 +44,7 @@ cdef class Clock2QPlus(EvictionPolicy):
     cdef int64_t* stored
     cdef State* state
     cdef Ghost ghost
+    cdef Mark oldest[2]
     cdef int32_t small_share
     cdef int32_t main_share
     cdef double window
@@ -124,7 +125,7 @@ cdef class Clock2QPlus(EvictionPolicy):
         """Pass on what was used, until something was not; -1 if all that may go was passed on."""
         cdef int32_t slot
         while True:
-            slot = queue_evictable(self.nodes, self.capacity + SMALL, self.view.refs)
+            slot = queue_search(self.nodes, self.capacity + SMALL, self.view, &self.oldest[SMALL])
             if slot < 0:
                 return -1
             self.forget(slot)
@@ -137,7 +138,7 @@ cdef class Clock2QPlus(EvictionPolicy):
         cdef int32_t slot
         cdef bint used
         while True:
-            slot = queue_evictable(self.nodes, self.capacity + MAIN, self.view.refs)
+            slot = queue_search(self.nodes, self.capacity + MAIN, self.view, &self.oldest[MAIN])
             if slot < 0:
                 return -1
             used = self.used[slot]

@@ -11,11 +11,11 @@ the tier) are kept as explorers until they are used again.
 Source: Beckmann, Chen and Cidon, "LHD: improving cache hit rate by maximizing hit density", NSDI
 2018, with the constants of libCacheSim 0.3.5, for blocks of one size and one application. Draws
 come from the policy's own seeded stream. Cost: O(1) a touched or inserted block, O(samples) an
-evicted one; 25 bytes a slot and 8 MB.
+evicted one; 24 bytes a slot and 8 MB.
 """
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kvbench.eviction.members cimport Members, members_add, members_draw, members_init, members_remove
 from kvbench.eviction.policy cimport EvictionPolicy
@@ -24,7 +24,7 @@ from kvbench.rng cimport Stream, stream_below, stream_seed
 cdef enum:
     CLASSES = 16
     FIRST_DENSITY = 17    # of class 0 at age 0, until something is learned
-    AGES = 20_000
+    AGES = 20_000         # fits into the ages of Block
     USES_BETWEEN_LESSONS = 1 << 20
     FIRST_SHIFT = 10
     FEW_SAMPLES = 8       # until LESSONS_AT_FIRST lessons
@@ -40,8 +40,10 @@ cdef double NOTHING = 1e-5
 
 cdef struct Block:
     int64_t used         # the time of its last use
-    int32_t age          # when it was last hit: its age then, and at the hit before
-    int32_t age_before
+    int16_t age          # when it was last hit: its age then, and at the hit before
+    int16_t age_before
+    uint8_t klass        # class_of both: it is read for each block of a sample, and they change seldom
+    uint8_t explorer
 
 
 cdef struct State:
@@ -61,7 +63,6 @@ cdef class Lhd(EvictionPolicy):
 
     cdef Members members
     cdef Block* blocks
-    cdef uint8_t* explorer
     cdef double* hits
     cdef double* gone
     cdef double* density
@@ -71,7 +72,6 @@ cdef class Lhd(EvictionPolicy):
         cdef size_t cells = CLASSES * AGES
         members_init(&self.members, self, self.capacity)
         self.blocks = <Block*>self.allocate(self.capacity, sizeof(Block))
-        self.explorer = <uint8_t*>self.allocate(self.capacity, sizeof(uint8_t))
         self.hits = <double*>self.allocate(cells, sizeof(double))
         self.gone = <double*>self.allocate(cells, sizeof(double))
         self.density = <double*>self.allocate(cells, sizeof(double))
@@ -84,20 +84,9 @@ cdef class Lhd(EvictionPolicy):
         cdef int64_t age = (self.state.clock - self.blocks[slot].used) >> self.state.shift
         return <int32_t>min(age, AGES - 1)
 
-    cdef int32_t class_of(self, int32_t slot) noexcept nogil:
-        """0 for blocks with long gaps between uses; the more, the shorter."""
-        cdef int64_t age = <int64_t>self.blocks[slot].age + self.blocks[slot].age_before
-        cdef int32_t klass = 0
-        if age == 0:
-            return CLASSES - 1
-        while age < AGES and klass < CLASSES - 1:
-            age <<= 1
-            klass += 1
-        return klass
-
     cdef double density_of(self, int32_t slot) noexcept nogil:
         cdef int32_t age = self.age_of(slot)
-        cdef int32_t klass = self.class_of(slot)
+        cdef int32_t klass = self.blocks[slot].klass
         cdef double density
         if age == AGES - 1:
             return -1  # older than can be told
@@ -105,7 +94,7 @@ cdef class Lhd(EvictionPolicy):
             density = <double>(FIRST_DENSITY + klass) / <double>(age + 1)
         else:
             density = self.density[klass * AGES + age]
-        return density + 1 if self.explorer[slot] else density
+        return density + 1 if self.blocks[slot].explorer else density
 
     cdef int touch_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
         cdef int32_t i, age
@@ -113,23 +102,26 @@ cdef class Lhd(EvictionPolicy):
         for i in range(n):
             block = &self.blocks[slots[i]]
             age = self.age_of(slots[i])
-            self.hits[self.class_of(slots[i]) * AGES + age] += 1
+            self.hits[block.klass * AGES + age] += 1
             self.end_exploring(slots[i])
             block.age_before = block.age
             block.age = age
+            block.klass = class_of(age, block.age_before)
             self.tick(slots[i], False)
         return 0
 
     cdef int insert_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
-        cdef int32_t i, slot
+        cdef int32_t i
+        cdef Block* block
         for i in range(n):
-            slot = slots[i]
-            members_add(&self.members, slot)
-            self.blocks[slot].age = 0
-            self.blocks[slot].age_before = AGES
-            self.blocks[slot].used = self.state.clock
-            self.explorer[slot] = False
-            self.tick(slot, True)
+            block = &self.blocks[slots[i]]
+            members_add(&self.members, slots[i])
+            block.age = 0
+            block.age_before = AGES
+            block.klass = class_of(0, AGES)
+            block.used = self.state.clock
+            block.explorer = False
+            self.tick(slots[i], True)
         return 0
 
     cdef bint explores(self) noexcept nogil:
@@ -151,8 +143,8 @@ cdef class Lhd(EvictionPolicy):
                 self.state.weak[i] = 0
 
     cdef void end_exploring(self, int32_t slot) noexcept nogil:
-        self.state.budget += self.explorer[slot]
-        self.explorer[slot] = False
+        self.state.budget += self.blocks[slot].explorer
+        self.blocks[slot].explorer = False
 
     cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
         cdef int32_t found, slot
@@ -161,7 +153,7 @@ cdef class Lhd(EvictionPolicy):
             if slot < 0:
                 return found
             self.state.victims = DECAY * self.state.victims + (1 - DECAY) * self.density_of(slot)
-            self.gone[self.class_of(slot) * AGES + self.age_of(slot)] += 1
+            self.gone[self.blocks[slot].klass * AGES + self.age_of(slot)] += 1
             self.forget(slot)
             victims[found] = slot
         return n
@@ -191,7 +183,7 @@ cdef class Lhd(EvictionPolicy):
         """A block was just used: it may explore or, if new and weak, be looked at with each sample."""
         self.blocks[slot].used = self.state.clock
         if self.explores():
-            self.explorer[slot] = True
+            self.blocks[slot].explorer = True
             self.state.budget -= 1
         elif new and self.density_of(slot) <= self.state.victims:
             self.state.weak[self.state.weak_count % WEAK] = slot + 1
@@ -232,6 +224,18 @@ cdef class Lhd(EvictionPolicy):
         for klass in range(CLASSES):
             rescale(self.hits + klass * AGES, by)
             rescale(self.gone + klass * AGES, by)
+
+
+cdef int32_t class_of(int32_t age, int32_t age_before) noexcept nogil:
+    """0 for blocks with long gaps between uses; the more, the shorter."""
+    cdef int32_t gaps = age + age_before
+    cdef int32_t klass = 0
+    if gaps == 0:
+        return CLASSES - 1
+    while gaps < AGES and klass < CLASSES - 1:
+        gaps <<= 1
+        klass += 1
+    return klass
 
 
 cdef void rescale(double* counts, int32_t by) noexcept nogil:

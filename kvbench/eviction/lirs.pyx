@@ -17,7 +17,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_oldest, ghost_push, ghost_remove
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.eviction.queues cimport ghosts_of, queue_evictable, queue_move, queue_push, queues_make, share_of
+from kvbench.eviction.queues cimport (
+    Mark,
+    ghosts_of,
+    mark_resume,
+    queue_move,
+    queue_push,
+    queue_search,
+    queues_make,
+    share_of,
+)
 from kvbench.eviction.slotlist cimport Node, list_push_front, list_unlink
 
 from kvbench.errors import ConfigError
@@ -50,6 +59,8 @@ cdef class Lirs(EvictionPolicy):
     cdef int32_t ghosts_from
     cdef int32_t hir_share
     cdef int32_t lir_share
+    cdef Mark oldest  # in Q
+    cdef Mark lowest  # LIR block in S
 
     def __cinit__(self, context, *, double hir=0.01):
         cdef int32_t ghosts = ghosts_of(self, 2.0) + 2
@@ -155,6 +166,7 @@ cdef class Lirs(EvictionPolicy):
         cdef int32_t slot
         while self.state.lirs >= self.lir_share and self.state.lirs > 0:
             slot = self.stack[0].prev - 1
+            self.lowest.stirs = 0
             self.unstack(slot)
             self.marks[slot] = 0
             self.state.lirs -= 1
@@ -164,6 +176,8 @@ cdef class Lirs(EvictionPolicy):
     # -- the stack and the queue ---------------------------------------------------------------
 
     cdef void push_on_stack(self, int32_t slot) noexcept nogil:
+        if self.state.lirs == 0:
+            return  # S goes down to the oldest LIR block: with none there is no S
         self.marks[slot] |= STACKED
         list_push_front(self.stack, slot + 1)
         self.state.stacked += 1
@@ -212,7 +226,7 @@ cdef class Lirs(EvictionPolicy):
 
     cdef int32_t evict_hir(self) noexcept nogil:
         """The oldest block of Q; if S has it, its key takes its place there."""
-        cdef int32_t slot = queue_evictable(self.queue, self.capacity, self.view.refs)
+        cdef int32_t slot = queue_search(self.queue, self.capacity, self.view, &self.oldest)
         cdef int32_t node
         if slot < 0:
             return -1
@@ -227,10 +241,12 @@ cdef class Lirs(EvictionPolicy):
 
     cdef int32_t evict_lir(self) noexcept nogil:
         """With all of Q pinned: the lowest LIR block that may go."""
-        cdef int32_t node = self.stack[0].prev
+        cdef int32_t node = self.stack[mark_resume(&self.lowest, 0, self.view)].prev
         while node != 0:
-            if node <= self.capacity and self.marks[node - 1] & LIR and self.view.refs[node - 1] == 1:
-                self.forget(node - 1)
-                return node - 1
+            if node <= self.capacity and self.marks[node - 1] & LIR:
+                if self.view.refs[node - 1] == 1:
+                    self.forget(node - 1)
+                    return node - 1
+                self.lowest.node = node
             node = self.stack[node].prev
         return -1

@@ -101,6 +101,8 @@ cdef class EvictionPolicy:
             raise PolicyError(f"{type(self).__name__}: the snapshot is that of another policy or capacity")
         for i, piece in enumerate(snapshot):
             memcpy(self.pieces[i], <char*>piece, self.piece_bytes[i])
+        if self.view is not None:
+            self.view.stirs += 1  # what searches remember is of the other state
 
     cdef int touch_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
         """``n`` resident slots were used, oldest use first."""

@@ -17,7 +17,7 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_push, ghost_remove
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.eviction.queues cimport ghosts_of, queue_evictable, queue_push, queues_make, share_of
+from kvbench.eviction.queues cimport Mark, ghosts_of, queue_push, queue_search, queues_make, share_of
 from kvbench.eviction.slotlist cimport Node, list_unlink
 
 from kvbench.errors import ConfigError
@@ -45,6 +45,7 @@ cdef class S3Fifo(EvictionPolicy):
     cdef uint8_t* uses
     cdef State* state
     cdef Ghost ghost
+    cdef Mark oldest[2]
     cdef int32_t small_share
     cdef int32_t main_share
     cdef int32_t threshold
@@ -133,7 +134,7 @@ cdef class S3Fifo(EvictionPolicy):
         """Pass on what was used, until something was not; -1 if all that may go was passed on."""
         cdef int32_t slot
         while True:
-            slot = queue_evictable(self.nodes, self.capacity + SMALL, self.view.refs)
+            slot = queue_search(self.nodes, self.capacity + SMALL, self.view, &self.oldest[SMALL])
             if slot < 0:
                 return -1
             self.forget(slot)
@@ -145,7 +146,7 @@ cdef class S3Fifo(EvictionPolicy):
     cdef int32_t evict_main(self) noexcept nogil:
         cdef int32_t slot, uses
         while True:
-            slot = queue_evictable(self.nodes, self.capacity + MAIN, self.view.refs)
+            slot = queue_search(self.nodes, self.capacity + MAIN, self.view, &self.oldest[MAIN])
             if slot < 0:
                 return -1
             self.forget(slot)

@@ -4,8 +4,12 @@
 from libc.stdint cimport int32_t, uint8_t
 
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.eviction.queues cimport queue_evictable, queue_move, queue_push
+from kvbench.eviction.queues cimport Mark, queue_move, queue_push, queue_search
 from kvbench.eviction.slotlist cimport Node, list_unlink
+from kvbench.eviction.view cimport TierView
+
+cdef enum:
+    MOST_SEGMENTS = 255
 
 
 cdef struct Segment:
@@ -19,6 +23,7 @@ cdef struct Segments:
     Segment* segments
     int32_t first
     int32_t count
+    Mark[MOST_SEGMENTS] marks
 
 
 cdef int segments_init(
@@ -69,11 +74,11 @@ cdef inline bint segments_touch(Segments* parts, int32_t slot) noexcept nogil:
     return i == 0 and segment_overflows(parts, 0)
 
 
-cdef inline int32_t segments_evictable(const Segments* parts, const int32_t* refs) noexcept nogil:
+cdef inline int32_t segments_evictable(Segments* parts, TierView view) noexcept nogil:
     # The back of the lowest segment that has a block to give, or -1.
     cdef int32_t i, slot
     for i in range(parts.count):
-        slot = queue_evictable(parts.nodes, parts.first + i, refs)
+        slot = queue_search(parts.nodes, parts.first + i, view, &parts.marks[i])
         if slot >= 0:
             return slot
     return -1

@@ -16,6 +16,7 @@ from libc.stdint cimport int32_t, uint8_t
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.eviction.queues cimport queues_make
 from kvbench.eviction.segments cimport (
+    MOST_SEGMENTS,
     Segments,
     segment_overflows,
     segments_evictable,
@@ -26,10 +27,6 @@ from kvbench.eviction.segments cimport (
 )
 
 from kvbench.errors import ConfigError
-
-cdef enum:
-    MOST_SEGMENTS = 255
-
 
 cdef struct State:
     int32_t sank  # a block sank into the lowest segment and made it too large
@@ -82,7 +79,7 @@ cdef class Slru(EvictionPolicy):
     cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
         cdef int32_t found = 0
         while found < n:
-            victims[found] = segments_evictable(&self.parts, self.view.refs)
+            victims[found] = segments_evictable(&self.parts, self.view)
             if victims[found] < 0:
                 break
             segments_forget(&self.parts, victims[found])
@@ -92,7 +89,7 @@ cdef class Slru(EvictionPolicy):
     cdef int32_t drop_slot(self) except -2 nogil:
         cdef int32_t victim = -1
         if self.state.sank and segment_overflows(&self.parts, 0):
-            victim = segments_evictable(&self.parts, self.view.refs)
+            victim = segments_evictable(&self.parts, self.view)
         if victim < 0:
             self.state.sank = False
         else:

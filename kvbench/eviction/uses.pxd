@@ -4,11 +4,15 @@
 # `order`, by rising count, and the head of its slots is node `slots + b` of `nodes`, where slot s
 # is node s.
 
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.eviction.queues cimport queue_evictable, queue_push
 from kvbench.eviction.slotlist cimport Node, list_unlink
+from kvbench.eviction.view cimport TierView
+
+cdef enum:
+    RUNS = 8
 
 
 cdef struct Buckets:
@@ -16,8 +20,17 @@ cdef struct Buckets:
     int32_t free_head  # chain of emptied ones, through their `next`; 0 ends it
 
 
+# Neighbours in a bucket that were found pinned, as marks of queues are (see queues.pxd). Few
+# buckets are searched between two stirs, so buckets share them: their slots tell them apart.
+cdef struct Run:
+    int32_t first
+    int32_t last
+    int64_t stirs
+
+
 cdef struct Uses:
     int32_t slots
+    Run[RUNS] runs
     Node* nodes
     Node* order
     int32_t* counts    # of buckets
@@ -92,15 +105,30 @@ cdef inline int32_t uses_oldest(const Uses* uses, const int32_t* refs) noexcept 
     return slot
 
 
-cdef inline int32_t uses_youngest(const Uses* uses, const int32_t* refs) noexcept nogil:
+cdef inline int32_t uses_youngest_of(Uses* uses, int32_t bucket, TierView view) noexcept nogil:
+    # The evictable block nearest to the front of a bucket, or -1. Blocks enter at the front, so
+    # what is known to be pinned begins behind those that came since.
+    cdef Run* run = &uses.runs[bucket % RUNS]
+    cdef int32_t first = uses.nodes[uses.slots + bucket].next
+    cdef int32_t slot = first
+    cdef int32_t last = -1
+    if run.stirs != view.stirs:
+        run.first = -1
+    while slot < uses.slots and (slot == run.first or view.refs[slot] != 1):
+        last = run.last if slot == run.first else slot
+        slot = uses.nodes[last].next
+    if last >= 0:
+        run.first = first
+        run.last = last
+        run.stirs = view.stirs
+    return slot if slot < uses.slots else -1
+
+
+cdef inline int32_t uses_youngest(Uses* uses, TierView view) noexcept nogil:
     # Of the evictable blocks used least, the one that reached that count last; or -1.
     cdef int32_t bucket = uses.order[0].next
-    cdef int32_t slot
-    while bucket != 0:
-        slot = uses.nodes[uses.slots + bucket].next
-        while slot < uses.slots:
-            if refs[slot] == 1:
-                return slot
-            slot = uses.nodes[slot].next
+    cdef int32_t slot = -1
+    while bucket != 0 and slot < 0:
+        slot = uses_youngest_of(uses, bucket, view)
         bucket = uses.order[bucket].next
-    return -1
+    return slot

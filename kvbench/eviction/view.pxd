@@ -34,6 +34,7 @@ cdef class TierView:
     cdef const uint64_t* asked     # position -> key of the request being served
     cdef uint64_t incoming         # key that an eviction makes room for (one_by_one policies)
     cdef const int32_t* next_use   # position -> request that uses the block next, or NULL
+    cdef int64_t stirs             # counts uses, and pins taken off (one_by_one policies)
 
 
 cdef inline int32_t parent_slot(TierView view, int32_t k) noexcept nogil:

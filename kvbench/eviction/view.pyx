@@ -23,3 +23,4 @@ cdef class TierView:
         self.step = 1
         self.slots = NULL
         self.next_use = NULL
+        self.stirs = 1  # whoever remembers zero, remembers nothing

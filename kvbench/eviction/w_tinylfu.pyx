@@ -20,7 +20,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.eviction.queues cimport queue_evictable, queue_move, queue_push, queues_make, share_of
+from kvbench.eviction.queues cimport Mark, queue_move, queue_push, queue_search, queues_make, share_of
 from kvbench.eviction.segments cimport (
     Segments,
     segment_overflows,
@@ -65,6 +65,7 @@ cdef class WTinyLfu(EvictionPolicy):
     cdef uint16_t most
     cdef int64_t period
     cdef bint textbook
+    cdef Mark oldest  # in the window
 
     def __cinit__(self, context, *, double window=0.01, str sketch="libcachesim"):
         if not 0 < window < 1:
@@ -126,7 +127,7 @@ cdef class WTinyLfu(EvictionPolicy):
     cdef int32_t drop_slot(self) except -2 nogil:
         cdef int32_t victim = -1
         if self.state.sank and segment_overflows(&self.main, PROBATION):
-            victim = segments_evictable(&self.main, self.view.refs)
+            victim = segments_evictable(&self.main, self.view)
         if victim < 0:
             self.state.sank = False
         else:
@@ -144,15 +145,15 @@ cdef class WTinyLfu(EvictionPolicy):
         """Let the window fill the main part, then choose between the victims of both."""
         cdef int32_t candidate, victim
         while True:
-            candidate = queue_evictable(self.nodes, self.capacity + WINDOW, self.view.refs)
+            candidate = queue_search(self.nodes, self.capacity + WINDOW, self.view, &self.oldest)
             if candidate < 0:
-                return segments_evictable(&self.main, self.view.refs)
+                return segments_evictable(&self.main, self.view)
             if not self.textbook:
                 self.count(self.view.keys[candidate], False)
             if self.main.segments[PROBATION].size + self.main.segments[PROTECTED].size >= self.main_share:
                 break
             self.admit(candidate)
-        victim = segments_evictable(&self.main, self.view.refs)
+        victim = segments_evictable(&self.main, self.view)
         if victim < 0 or self.estimate(self.view.keys[candidate]) <= self.estimate(self.view.keys[victim]):
             return candidate
         self.admit(candidate)

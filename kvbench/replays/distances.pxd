@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from kvbench.replays.stack cimport Touch
+
 
 # A fraction in units of 2^-96: sums of shares come out exact, in any order.
 cdef struct Share:
@@ -34,15 +36,21 @@ cdef class Sums:
     cdef int add_tail(self, int64_t distance, int64_t tokens, const Weights* weights) except -1 nogil
     cdef int add_resident(self, int64_t distance, int64_t blocks) except -1 nogil
     cdef int add_first(self, int64_t distance) except -1 nogil
+    cdef int add_lone(self, const Touch* touches, int64_t n, const Weights* weights) except -1 nogil
 
 
 cdef class ExactSums(Sums):
     cdef Cell** chunks
+    cdef int64_t** lone
     cdef int64_t chunk_room
+    cdef Weights lone_weights
     cdef readonly int64_t end
 
     cdef Cell* cell(self, int64_t distance) except NULL nogil
+    cdef int fit(self, int64_t chunk) except -1 nogil
     cdef Cell* peek(self, int64_t distance) noexcept nogil
+    cdef int64_t* lone_at(self, int64_t distance) except NULL nogil
+    cdef int64_t peek_lone(self, int64_t distance) noexcept nogil
 
 
 cdef class GroupSums(Sums):

@@ -14,6 +14,8 @@ from libc.string cimport memset
 
 from kvbench.hashing cimport mulhi64
 from kvbench.memory cimport no_memory
+from kvbench.prefetch cimport prefetch
+from kvbench.replays.stack cimport Touch
 
 FIGURES = ("hit_blocks", "tail_blocks", "tail_tokens", "any_requests", "resident_blocks", "block_shares", "token_shares")
 """What is summed: hit blocks; those of them that are partial, and their tokens; requests with a hit;
@@ -81,6 +83,17 @@ cdef class Sums:
         """A request whose first block is at ``distance``."""
         return 0
 
+    cdef int add_lone(self, const Touch* touches, int64_t n, const Weights* weights) except -1 nogil:
+        """Requests of one block that is all they ask for, at a negative distance if it misses. ``weights``
+        are the same at each call."""
+        cdef int64_t i
+        for i in range(n):
+            if touches[i].distance >= 0:
+                self.add_resident(touches[i].distance, 1)
+                self.add_first(touches[i].distance)
+                self.add_hits(touches[i].distance, 1, weights)
+        return 0
+
 
 @cython.final
 cdef class ExactSums(Sums):
@@ -90,27 +103,37 @@ cdef class ExactSums(Sums):
         cdef int64_t i
         for i in range(self.chunk_room):
             free(self.chunks[i])
+            free(self.lone[i])
         free(self.chunks)
+        free(self.lone)
 
     cdef Cell* cell(self, int64_t distance) except NULL nogil:
         cdef int64_t chunk = distance // CHUNK
-        cdef int64_t room
-        cdef Cell** chunks
         if distance >= self.end:
             self.end = distance + 1
         if chunk >= self.chunk_room:
-            room = 2 * chunk + 16
-            chunks = <Cell**>realloc(self.chunks, room * sizeof(Cell*))
-            if chunks == NULL:
-                no_memory("sums by distance", room)
-            memset(chunks + self.chunk_room, 0, (room - self.chunk_room) * sizeof(Cell*))
-            self.chunks = chunks
-            self.chunk_room = room
+            self.fit(chunk)
         if self.chunks[chunk] == NULL:
             self.chunks[chunk] = <Cell*>calloc(CHUNK, sizeof(Cell))
             if self.chunks[chunk] == NULL:
                 no_memory("sums by distance", CHUNK)
         return &self.chunks[chunk][distance % CHUNK]
+
+    cdef int fit(self, int64_t chunk) except -1 nogil:
+        cdef int64_t room = 2 * chunk + 16
+        cdef Cell** chunks = <Cell**>realloc(self.chunks, room * sizeof(Cell*))
+        cdef int64_t** lone
+        if chunks == NULL:
+            no_memory("sums by distance", room)
+        self.chunks = chunks
+        lone = <int64_t**>realloc(self.lone, room * sizeof(int64_t*))
+        if lone == NULL:
+            no_memory("sums by distance", room)
+        self.lone = lone
+        memset(chunks + self.chunk_room, 0, (room - self.chunk_room) * sizeof(Cell*))
+        memset(lone + self.chunk_room, 0, (room - self.chunk_room) * sizeof(int64_t*))
+        self.chunk_room = room
+        return 0
 
     cdef Cell* peek(self, int64_t distance) noexcept nogil:
         """The cell of a distance below ``end``, or NULL where its chunk is empty."""
@@ -156,11 +179,40 @@ cdef class ExactSums(Sums):
         self.cell(distance).first_hits += 1
         return 0
 
+    cdef int add_lone(self, const Touch* touches, int64_t n, const Weights* weights) except -1 nogil:
+        # They all weigh the same, so a count tells all of them: 8 bytes a distance instead of two cells.
+        cdef int64_t i
+        self.lone_weights = weights[0]
+        for i in range(n):
+            if 0 <= touches[i].distance < self.end:
+                prefetch(self.lone[touches[i].distance // CHUNK] + touches[i].distance % CHUNK)
+        for i in range(n):
+            if touches[i].distance >= 0:
+                self.lone_at(touches[i].distance)[0] += 1
+        return 0
+
+    cdef int64_t* lone_at(self, int64_t distance) except NULL nogil:
+        cdef int64_t chunk = distance // CHUNK
+        if distance >= self.end:
+            self.end = distance + 1
+        if chunk >= self.chunk_room:
+            self.fit(chunk)
+        if self.lone[chunk] == NULL:
+            self.lone[chunk] = <int64_t*>calloc(CHUNK, sizeof(int64_t))
+            if self.lone[chunk] == NULL:
+                no_memory("sums by distance", CHUNK)
+        return &self.lone[chunk][distance % CHUNK]
+
+    cdef int64_t peek_lone(self, int64_t distance) noexcept nogil:
+        """How many lone blocks were at a distance below ``end``."""
+        cdef int64_t* chunk = self.lone[distance // CHUNK]
+        return 0 if chunk == NULL else chunk[distance % CHUNK]
+
     def read(self, const int64_t[::1] capacities, double[:, ::1] out):
         """Write the FIGURES of each capacity (rising) to a row of ``out``."""
         cdef int64_t i, at = 0, stop
         cdef int64_t figures[5]
-        cdef int64_t hits = 0, resident = 0
+        cdef int64_t lone
         cdef Cell shares, density
         cdef Cell* cell
         if out.shape[0] != capacities.shape[0] or out.shape[1] != FIGURE_COUNT:
@@ -182,8 +234,12 @@ cdef class ExactSums(Sums):
                     figures[TAIL] += cell.tail_hits
                     figures[TAIL_TOKENS] += cell.tail_tokens
                     figures[ANY] += cell.first_hits
-                figures[HIT] += density.hits
-                figures[RESIDENT] += density.resident
+                lone = self.peek_lone(at)
+                figures[HIT] += density.hits + lone
+                figures[RESIDENT] += density.resident + lone
+                figures[ANY] += lone
+                add_share(&shares.block_share, &self.lone_weights.block, lone)
+                add_share(&shares.token_share, &self.lone_weights.token, lone)
                 add_share(&shares.block_share, &density.block_share, 1)
                 add_share(&shares.token_share, &density.token_share, 1)
                 at += 1
@@ -208,7 +264,7 @@ cdef class ExactSums(Sums):
             if cell != NULL:
                 hits += cell.hits
                 resident += cell.resident
-            changes[at] = hits != 0 or resident != 0
+            changes[at] = hits != 0 or resident != 0 or self.peek_lone(at) != 0
 
     def distance_counts(self, int64_t[::1] counts):
         """Add the number of blocks at each distance to ``counts[bit length of the distance]``."""
@@ -222,7 +278,7 @@ cdef class ExactSums(Sums):
             cell = self.peek(at)
             if cell != NULL:
                 resident += cell.resident
-            counts[bits] += resident
+            counts[bits] += resident + self.peek_lone(at)
 
 
 @cython.final

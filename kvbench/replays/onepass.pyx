@@ -10,15 +10,32 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from kvbench.cache.table cimport ABSENT
 from kvbench.hashing cimport mix64
 from kvbench.memory cimport no_memory
 from kvbench.replays.distances cimport Share, Sums, Weights, share_of
-from kvbench.replays.stack cimport Numbering, Run, Stack, Sweep
+from kvbench.replays.stack cimport Numbering, Run, Stack, Touch
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define kvb_leading_zeros(x) __builtin_clzll(x)
+    #else
+    static inline int kvb_leading_zeros(unsigned long long x) {
+        int zeros = 64;
+        while (x) {
+            x >>= 1;
+            zeros--;
+        }
+        return zeros;
+    }
+    #endif
+    """
+    int leading_zeros "kvb_leading_zeros"(uint64_t x) noexcept nogil
 
 cdef enum:
     BLOCKS_BETWEEN_SIGNALS = 1 << 20
-    AHEAD = 12
+    WINDOW = 1024  # blocks that are numbered together
+    LONE = 128     # requests of one block that are served together
 
 cdef double TWO_64 = 2.0 ** 64
 
@@ -101,7 +118,7 @@ cdef class OnePass:
             const int64_t[::1] input_tokens, const int64_t[::1] arrival_ns, const int32_t[::1] groups=None):
         """Take in a batch; the first three as in OrderReplay.run. ``groups`` go with a sample."""
         cdef int64_t n = cacheable.shape[0]
-        cdef int64_t i, since_signals = 0
+        cdef int64_t i
         if offsets.shape[0] != n + 1 or input_tokens.shape[0] != n or arrival_ns.shape[0] != n:
             raise ValueError("offsets, cacheable, input_tokens and arrival_ns do not belong together")
         if n == 0:
@@ -116,39 +133,118 @@ cdef class OnePass:
         if keys.shape[0] == 0:
             return
         with nogil:
-            for i in range(n):
-                self.serial += 1
-                if self.numbering is not None and offsets[i] + AHEAD < offsets[n]:
-                    # For requests of a few blocks, whose keys the table would each wait for.
-                    self.numbering.ready(keys[offsets[i] + AHEAD])
-                if cacheable[i] == 0:
-                    continue
-                self.fit(cacheable[i])
-                if groups is not None and groups[i] < 0:
-                    self.pass_by(&keys[0] + offsets[i], cacheable[i], arrival_ns[i])
-                else:
-                    if groups is not None:
-                        self.sums.set_group(groups[i])
-                    self.serve(&keys[0] + offsets[i], cacheable[i], offsets[i + 1] - offsets[i], input_tokens[i],
-                               arrival_ns[i])
-                since_signals += 1 + cacheable[i]
-                if since_signals > BLOCKS_BETWEEN_SIGNALS:
-                    since_signals = 0
-                    with gil:
-                        PyErr_CheckSignals()
+            if groups is None:
+                self.serve_all(&keys[0], &offsets[0], &cacheable[0], &input_tokens[0], &arrival_ns[0], n)
+            else:
+                self.serve_sampled(
+                    &keys[0], &offsets[0], &cacheable[0], &input_tokens[0], &arrival_ns[0], &groups[0], n
+                )
 
-    cdef int serve(self, const uint64_t* keys, int64_t n, int64_t blocks, int64_t input_tokens,
+    cdef int serve_sampled(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,
+                           const int64_t* input_tokens, const int64_t* arrival_ns, const int32_t* groups,
+                           int64_t n) except -1 nogil:
+        cdef int64_t i, since_signals = 0
+        for i in range(n):
+            self.serial += 1
+            if cacheable[i] == 0:
+                continue
+            self.fit(cacheable[i])
+            if groups[i] < 0:
+                self.pass_by(keys + offsets[i], cacheable[i], arrival_ns[i])
+            else:
+                self.sums.set_group(groups[i])
+                self.number(keys + offsets[i], cacheable[i], self.ids)
+                self.serve(self.ids, cacheable[i], offsets[i + 1] - offsets[i], input_tokens[i], arrival_ns[i])
+            since_signals += 1 + cacheable[i]
+            if since_signals > BLOCKS_BETWEEN_SIGNALS:
+                since_signals = 0
+                with gil:
+                    PyErr_CheckSignals()
+        return 0
+
+    cdef int serve_all(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,
+                       const int64_t* input_tokens, const int64_t* arrival_ns, int64_t n) except -1 nogil:
+        """Serve requests in windows, whose blocks are numbered together: what short requests need of
+        memory can then be fetched beyond the next of them."""
+        cdef int64_t first = 0, stop, i, blocks, since_signals = 0
+        cdef const int32_t* ids
+        while first < n:
+            stop = first + 1
+            while stop < n and offsets[stop + 1] - offsets[first] <= WINDOW:
+                stop += 1
+            self.number_window(keys, offsets + first, cacheable + first, stop - first)
+            i = first
+            while i < stop:
+                ids = self.ids + (offsets[i] - offsets[first])
+                blocks = self.lone(offsets + i, cacheable + i, input_tokens + i, stop - i)
+                if blocks:
+                    self.stack.expect(ids + blocks, min(blocks, offsets[stop] - offsets[i] - blocks))
+                    self.serve_lone(ids, blocks, arrival_ns + i)
+                    i += blocks
+                    continue
+                self.serial += 1
+                if cacheable[i]:
+                    self.serve(ids, cacheable[i], offsets[i + 1] - offsets[i], input_tokens[i], arrival_ns[i])
+                i += 1
+            since_signals += offsets[stop] - offsets[first] + stop - first
+            first = stop
+            if since_signals > BLOCKS_BETWEEN_SIGNALS:
+                since_signals = 0
+                with gil:
+                    PyErr_CheckSignals()
+        return 0
+
+    cdef int number_window(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,
+                           int64_t n) except -1 nogil:
+        """Write the numbers of the cacheable blocks of ``n`` requests to ``ids``, where their keys stand."""
+        cdef int64_t i = 0, start
+        self.fit(offsets[n] - offsets[0])
+        while i < n:
+            start = offsets[i]
+            while i + 1 < n and cacheable[i] == offsets[i + 1] - offsets[i]:
+                i += 1
+            self.number(keys + start, offsets[i] + cacheable[i] - start, self.ids + (start - offsets[0]))
+            i += 1
+        return 0
+
+    cdef int64_t lone(self, const int64_t* offsets, const int32_t* cacheable, const int64_t* input_tokens,
+                      int64_t n) noexcept nogil:
+        """How many of ``n`` requests, from the first on, are one full block each and no more; LONE at most."""
+        cdef int64_t i = 0
+        n = min(n, <int64_t>LONE)
+        while i < n and cacheable[i] == 1 and offsets[i + 1] - offsets[i] == 1 and (
+            not self.block_tokens or input_tokens[i] == self.block_tokens
+        ):
+            i += 1
+        return i
+
+    cdef int serve_lone(self, const int32_t* ids, int64_t n, const int64_t* arrival_ns) except -1 nogil:
+        cdef Touch touches[LONE]
+        cdef Weights weights = self.weights_of(1, self.block_tokens)
+        cdef int64_t i
+        self.stack.touch(ids, n, arrival_ns, self.serial + 1, touches)
+        self.serial += n
+        for i in range(n):
+            if touches[i].distance >= 0:
+                self.times[bit_length(max(arrival_ns[i] - touches[i].last_ns, <int64_t>0))] += 1
+        return self.sums.add_lone(touches, n, &weights)
+
+    cdef Weights weights_of(self, int64_t blocks, int64_t input_tokens) noexcept nogil:
+        cdef Weights weights
+        weights.block = share_of(1, blocks)
+        weights.token = token_share(min(self.block_tokens, input_tokens), input_tokens)
+        return weights
+
+    cdef int serve(self, const int32_t* ids, int64_t n, int64_t blocks, int64_t input_tokens,
                    int64_t arrival_ns) except -1 nogil:
         cdef Request request
         request.full = min(n, input_tokens // self.block_tokens) if self.block_tokens else n
         request.input_tokens = input_tokens
         request.arrival_ns = arrival_ns
-        request.weights.block = share_of(1, blocks)
-        request.weights.token = token_share(min(self.block_tokens, input_tokens), input_tokens)
-        self.number(keys, n)
-        self.stack.locate(self.ids, n)
+        request.weights = self.weights_of(blocks, input_tokens)
+        self.stack.locate(ids, n)
         self.count(&request)
-        return self.stack.place(self.ids, n, arrival_ns, self.serial)
+        return self.stack.place(ids, n, arrival_ns, self.serial)
 
     cdef int pass_by(self, const uint64_t* keys, int64_t n, int64_t arrival_ns) except -1 nogil:
         """Take notice of a request that is not in the sample."""
@@ -156,7 +252,7 @@ cdef class OnePass:
         cdef int64_t i, followed = leading, marked = 0
         for i in range(leading, n):
             if mix64(keys[i] ^ self.salt) < self.ruler_limit and (
-                not self.shared or self.numbering.table.find(keys[i]) == ABSENT
+                not self.shared or not self.numbering.knows(keys[i])
             ):
                 self.marked[marked] = keys[i]
                 marked += 1
@@ -190,29 +286,33 @@ cdef class OnePass:
             self.room = 2 * n
         return 0
 
-    cdef int number(self, const uint64_t* keys, int64_t n) except -1 nogil:
+    cdef int number(self, const uint64_t* keys, int64_t n, int32_t* ids) except -1 nogil:
         cdef int64_t i
-        cdef uint64_t largest = 0
+        cdef int32_t largest = 0
+        cdef uint64_t together = 0
         if self.numbering is not None:
-            self.numbering.number(keys, n, self.ids)
+            self.numbering.number(keys, n, ids)
             return self.stack.know(self.numbering.used)
+        # Two loops, which compilers make vector code of.
         for i in range(n):
-            self.ids[i] = <int32_t>keys[i]
-            largest = max(largest, keys[i])
-        return self.stack.know(<int64_t>min(largest, <uint64_t>1 << 62) + 1) if n else 0
+            ids[i] = <int32_t>keys[i]
+            together |= keys[i]
+        if together >> 31:
+            no_memory("stack", <int64_t>(together >> 1))
+        for i in range(n):
+            largest = max(largest, ids[i])
+        return self.stack.know(<int64_t>largest + 1) if n else 0
 
     cdef int count(self, const Request* request) except -1 nogil:
         """Add up what the located runs say of a request."""
         cdef int64_t k, distance, elapsed, hits = 0, peak = -1
         cdef Run* run
-        cdef Sweep* sweep
         for k in range(self.stack.run_count):
             run = &self.stack.runs[k]
-            sweep = &self.stack.sweeps[run.sweep]
             distance = run.distance
             if self.sampled:
-                distance += <int64_t>(self.ruler.after(sweep.serial) / self.ruler_rate + 0.5)
-            elapsed = max(request.arrival_ns - sweep.arrival_ns, <int64_t>0)
+                distance += <int64_t>(self.ruler.after(self.stack.sweeps[run.sweep].serial) / self.ruler_rate + 0.5)
+            elapsed = max(request.arrival_ns - self.stack.arrivals_ns[run.sweep], <int64_t>0)
             self.times[bit_length(elapsed)] += run.length
             self.sums.add_resident(distance, run.length)
             if run.first == hits:
@@ -251,8 +351,4 @@ cdef inline Share token_share(int64_t tokens, int64_t input_tokens) noexcept nog
 
 
 cdef inline int bit_length(uint64_t x) noexcept nogil:
-    cdef int bits = 0
-    while x:
-        x >>= 1
-        bits += 1
-    return bits
+    return 64 - leading_zeros(x) if x else 0

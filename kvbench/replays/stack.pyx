@@ -6,11 +6,16 @@ the top C of one stack, whatever C is, and a block is resident there exactly if 
 number of distinct blocks above it, is less than C (Mattson et al., 1970).
 
 Each touch takes the next position of a bit set; a block's bit stands where its last touch is, so
-the distance of a block is the number of bits set after its own. A Fenwick tree counts bits by
-lines of 512. Blocks that were swept together stay neighbours, so the work is done by runs of them
+the distance of a block is the number of bits set after its own. A tree counts the bits of words: it
+has 16 children a node, and each entry tells the bits of the siblings before it, so that a rank is one
+load a level and a change four vector additions, neither with a branch to guess. The word that
+is being filled enters the tree when it is full, so a touch costs the tree a change, not two.
+
+Blocks that were swept together stay neighbours, so the work is done by runs of them
 (:class:`Run`), not by block: one search of the tree a run, one bit operation for 64 blocks. What is
 left for each block is to read and write its position. When the positions are used up, they are
-numbered anew without the gaps, so memory grows with distinct blocks alone: 4 bytes and 8 bits each.
+numbered anew without the gaps, so memory grows with distinct blocks alone: 4 bytes and 8 × 3.5 bits
+each, and 24 bytes for each request that touched one of the last positions.
 """
 
 cimport cython
@@ -18,7 +23,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from kvbench.cache.table cimport ABSENT, HashTable
+from kvbench.cache.table cimport ABSENT
 from kvbench.hashing cimport mix64
 from kvbench.memory cimport no_memory
 from kvbench.prefetch cimport prefetch
@@ -27,22 +32,42 @@ from kvbench.errors import PluginError
 
 cdef extern from *:
     """
-    #if defined(__GNUC__) || defined(__clang__)
+    #if defined(__POPCNT__) || defined(__aarch64__)
     #define kvb_popcount64(x) __builtin_popcountll(x)
     #else
+    // Inline, where the compiler would call a function of its own for want of an instruction.
     static inline int kvb_popcount64(unsigned long long x) {
         x = x - ((x >> 1) & 0x5555555555555555ULL);
         x = (x & 0x3333333333333333ULL) + ((x >> 2) & 0x3333333333333333ULL);
         return (int)((((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL) >> 56);
     }
     #endif
+
+    // Read from 15 - child on: which of 16 siblings come after the child.
+    static const int kvb_later[32] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+                                      -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+    // Add `change` to the entries after `child` in a node: four vector additions, which compilers do not find.
+    #if defined(__GNUC__) || defined(__clang__)
+    typedef int kvb_four __attribute__((vector_size(16), aligned(4)));
+    #define KVB_FOURS 4
+    #else
+    typedef int kvb_four;
+    #define KVB_FOURS 16
+    #endif
+    static inline void kvb_add_after(int *node, int child, int change) {
+        const kvb_four *later = (const kvb_four *)(kvb_later + 15 - child);
+        for (int i = 0; i < KVB_FOURS; i++)
+            ((kvb_four *)node)[i] += later[i] & change;
+    }
     """
     int popcount "kvb_popcount64"(uint64_t bits) noexcept nogil
+    void add_after "kvb_add_after"(int32_t* node, int child, int change) noexcept nogil
 
 cdef enum:
     NEVER = 0xffffffff      # position of a block that was never touched
-    LINE = 512              # bits counted together: one cache line
-    LINE_WORDS = 8
+    FAN_BITS = 4
+    FAN = 1 << FAN_BITS     # children of a node of the tree
     FIRST_POSITIONS = 1 << 16
     POSITIONS_A_BLOCK = 8   # positions a distinct block: one renumbering in seven touches of each
     MOST_BLOCKS = 0x7fffffff
@@ -59,56 +84,113 @@ cdef int stands_twice() except -1 nogil:
 @cython.final
 cdef class Numbering:
     """Numbers keys 0, 1, 2, … in first-seen order. A block's successor in the request is most often
-    the next number, which is tried before the hash table is asked."""
+    the next number, which is tried before the hash table is asked.
+
+    The table is like :class:`kvbench.cache.table.HashTable` and forgets nothing; it is one with the
+    loop over keys, so that a lookup that finds none inserts where it ended, and several are under way at once.
+    """
 
     def __cinit__(self):
-        self.table = HashTable()
-        self.keys = NULL
+        self.bits = 10
+        self.entries = <uint64_t*>calloc(1 << self.bits, sizeof(uint64_t))
+        if self.entries == NULL:
+            no_memory("numbers of keys", 1 << self.bits)
 
     def __dealloc__(self):
+        free(self.entries)
         free(self.keys)
 
     cdef int number(self, const uint64_t* keys, int64_t n, int32_t* ids) except -1 nogil:
         """Write the number of each key to ``ids``."""
-        cdef int64_t i, room, next = 0
-        cdef uint64_t* wider
-        if self.used + n > self.room:
-            room = 2 * (self.used + n)
-            wider = <uint64_t*>realloc(self.keys, room * sizeof(uint64_t))
-            if wider == NULL:
-                no_memory("numbers of keys", room)
-            self.keys = wider
-            self.room = room
-            self.table.set_keys(wider)
+        cdef int64_t i
+        cdef int32_t next = 0
+        self.fit(n)
         for i in range(n):
             if next >= self.used or self.keys[next] != keys[i]:
-                next = self.table.find(keys[i])
-                if next == ABSENT:
-                    next = self.used
-                    if next == MOST_BLOCKS:
-                        no_memory("numbers of keys", next)
-                    self.keys[next] = keys[i]
-                    self.table.insert(keys[i], <int32_t>next)
-                    self.used += 1
-            ids[i] = <int32_t>next
+                if i + AHEAD < n:
+                    # Guesses fail in rows, where blocks are new or requests short.
+                    prefetch(&self.entries[mix64(keys[i + AHEAD]) >> (64 - self.bits)])
+                    prefetch(self.keys + <uint32_t>self.entries[mix64(keys[i + AHEAD // 2]) >> (64 - self.bits)] - 1)
+                next = self.number_of(keys[i])
+            ids[i] = next
             next += 1
         return 0
 
+    cdef int32_t number_of(self, uint64_t key) noexcept nogil:
+        cdef uint64_t at
+        cdef int32_t number = self.look_up(key, &at)
+        if number == ABSENT:
+            number = <int32_t>self.used
+            self.keys[number] = key
+            self.entries[at] = mix64(key) >> 32 << 32 | <uint32_t>(number + 1)
+            self.used += 1
+        return number
 
-    cdef void ready(self, uint64_t key) noexcept nogil:
-        """Fetch what the table will be asked about ``key``."""
-        prefetch(&self.table.entries[mix64(key) >> (64 - self.table.bits)])
+    cdef int32_t look_up(self, uint64_t key, uint64_t* at) noexcept nogil:
+        """The number of a key, or ABSENT, and the entry where the search ended."""
+        cdef uint64_t hashed = mix64(key) >> 32
+        cdef uint64_t mask = (<uint64_t>1 << self.bits) - 1
+        cdef uint64_t entry
+        at[0] = hashed >> (32 - self.bits)
+        while True:
+            entry = self.entries[at[0]]
+            if entry == 0:
+                return ABSENT
+            if entry >> 32 == hashed and self.keys[<uint32_t>entry - 1] == key:
+                return <int32_t>(<uint32_t>entry - 1)
+            at[0] = (at[0] + 1) & mask
+
+    cdef bint knows(self, uint64_t key) noexcept nogil:
+        cdef uint64_t at
+        return self.look_up(key, &at) != ABSENT
 
     cdef int64_t find(self, const uint64_t* keys, int64_t n, int32_t* ids) noexcept nogil:
         """Write the numbers of those keys that have one, in order, and return how many have."""
         cdef int64_t i, found = 0
         cdef int32_t number
+        cdef uint64_t at
         for i in range(n):
-            number = self.table.find(keys[i])
+            number = self.look_up(keys[i], &at)
             if number != ABSENT:
                 ids[found] = number
                 found += 1
         return found
+
+    cdef int fit(self, int64_t more) except -1 nogil:
+        """Make room for ``more`` keys."""
+        cdef int64_t room = 2 * (self.used + more)
+        cdef uint64_t* keys
+        if self.used + more > MOST_BLOCKS:
+            no_memory("numbers of keys", self.used + more)
+        if self.used + more > self.room:
+            keys = <uint64_t*>realloc(self.keys, room * sizeof(uint64_t))
+            if keys == NULL:
+                no_memory("numbers of keys", room)
+            self.keys = keys
+            self.room = room
+        while room > <int64_t>1 << self.bits:
+            self.grow()
+        return 0
+
+    cdef int grow(self) except -1 nogil:
+        """Twice the entries. The hash bits in an entry tell its place, so no key is read."""
+        cdef int64_t size = <int64_t>1 << self.bits
+        cdef uint64_t mask = 2 * size - 1
+        cdef uint64_t* entries = <uint64_t*>calloc(2 * size, sizeof(uint64_t))
+        cdef uint64_t at
+        cdef int64_t i
+        if entries == NULL:
+            no_memory("numbers of keys", 2 * size)
+        self.bits += 1
+        for i in range(size):
+            if self.entries[i]:
+                at = (self.entries[i] >> 32) >> (32 - self.bits)
+                while entries[at]:
+                    at = (at + 1) & mask
+                entries[at] = self.entries[i]
+        free(self.entries)
+        self.entries = entries
+        return 0
 
 
 @cython.final
@@ -117,21 +199,15 @@ cdef class Stack:
     request on top."""
 
     def __cinit__(self):
-        self.positions = FIRST_POSITIONS
-        self.bits = <uint64_t*>calloc(FIRST_POSITIONS // 64, sizeof(uint64_t))
-        self.tree = <int32_t*>calloc(FIRST_POSITIONS // LINE + 1, sizeof(int32_t))
-        self.starts = <uint64_t*>calloc(FIRST_POSITIONS // 64, sizeof(uint64_t))
-        self.started = <uint32_t*>calloc(FIRST_POSITIONS // 64, sizeof(uint32_t))
-        if self.bits == NULL or self.tree == NULL or self.starts == NULL or self.started == NULL:
-            no_memory("stack", FIRST_POSITIONS)
+        self.allot(FIRST_POSITIONS)
+        self.clear_all()
 
     def __dealloc__(self):
         free(self.last)
-        free(self.bits)
+        free(self.words)
         free(self.tree)
-        free(self.starts)
-        free(self.started)
         free(self.sweeps)
+        free(self.arrivals_ns)
         free(self.runs)
 
     cdef int know(self, int64_t ids) except -1 nogil:
@@ -196,6 +272,7 @@ cdef class Stack:
             self.clear_range(run.time - run.length + 1, run.time + 1)
         if self.clock + n > self.positions:
             self.compact(n)
+        self.fit_sweeps(1)
         self.add_sweep(arrival_ns, serial)
         self.mark_start(self.sweep_count - 1, self.clock + n)
         time = <uint32_t>(self.clock + n)
@@ -214,9 +291,45 @@ cdef class Stack:
                     time -= 1
                     last[ids[i]] = time
                     i += 1
-        self.set_range(self.clock, self.clock + n)
-        self.clock += n
+        self.append(n)
         return 0
+
+    cdef int touch(self, const int32_t* ids, int64_t n, const int64_t* arrivals_ns, int64_t serial,
+                   Touch* touches) except -1 nogil:
+        """``locate`` and ``place`` for ``n`` requests of one block each, of which ``serial`` is the first.
+
+        Without a search for runs, and without waiting for memory: what is found at the
+        places that the blocks have beforehand is fetched for all, since few of them move meanwhile.
+        """
+        cdef uint32_t* last = self.last
+        cdef uint32_t time
+        cdef int64_t i
+        if self.clock + n > self.positions:
+            self.compact(n)
+        self.fit_sweeps(n)
+        for i in range(n):
+            if last[ids[i]] != NEVER:
+                prefetch(&self.arrivals_ns[self.sweep_of(last[ids[i]])])
+        for i in range(n):
+            time = last[ids[i]]
+            if time == NEVER:
+                touches[i].distance = -1
+                self.distinct += 1
+            else:
+                touches[i].distance = self.distinct - self.rank(time)
+                touches[i].last_ns = self.arrivals_ns[self.sweep_of(time)]
+                self.clear_range(time, <int64_t>time + 1)
+            last[ids[i]] = <uint32_t>self.clock
+            self.add_sweep(arrivals_ns[i], serial + i)
+            self.mark_start(self.sweep_count - 1, self.clock + 1)
+            self.append(1)
+        return 0
+
+    cdef void expect(self, const int32_t* ids, int64_t n) noexcept nogil:
+        """Fetch the positions of blocks that are touched soon."""
+        cdef int64_t i
+        for i in range(n):
+            prefetch(&self.last[ids[i]])
 
     cdef int64_t after(self, int64_t serial) noexcept nogil:
         """How many blocks were last touched by requests with greater numbers."""
@@ -233,59 +346,59 @@ cdef class Stack:
 
     cdef int64_t rank(self, int64_t position) noexcept nogil:
         """How many bits are set up to and at ``position``."""
-        cdef int64_t line = position // LINE
-        cdef int64_t word = position // 64
-        cdef int64_t at, count = 0
-        for at in range(line * LINE_WORDS, word):
-            count += popcount(self.bits[at])
-        count += popcount(self.bits[word] & (<uint64_t>-1 >> (63 - position % 64)))
-        while line > 0:
-            count += self.tree[line]
-            line &= line - 1
+        cdef int64_t at = position // 64
+        cdef int64_t count = popcount(self.words[at].bits & up_to(position))
+        cdef int level
+        for level in range(self.depth):
+            count += self.levels[level][at]
+            at >>= FAN_BITS
         return count
 
     cdef int64_t sweep_of(self, int64_t time) noexcept nogil:
         """The sweep that made the touch at ``time``."""
-        cdef int64_t word = time // 64
-        return self.started[word] + popcount(self.starts[word] & (<uint64_t>-1 >> (63 - time % 64))) - 1
+        cdef Word* word = &self.words[time // 64]
+        return word.started + popcount(word.starts & up_to(time)) - 1
 
     cdef void mark_start(self, int64_t index, int64_t end) noexcept nogil:
         """Note where a sweep starts, and in all words that begin before its ``end`` how many sweeps started before."""
         cdef int64_t start = self.sweeps[index].start
-        cdef int64_t word = start // 64
+        cdef int64_t at = start // 64
         if start % 64 == 0:
-            self.started[word] = <uint32_t>index
-            self.starts[word] = 0
-        self.starts[word] |= <uint64_t>1 << (start % 64)
-        for word in range(word + 1, (end + 63) // 64):
-            self.started[word] = <uint32_t>(index + 1)
-            self.starts[word] = 0
+            self.words[at].started = <uint32_t>index
+            self.words[at].starts = 0
+        self.words[at].starts |= <uint64_t>1 << (start % 64)
+        for at in range(at + 1, (end + 63) // 64):
+            self.words[at].started = <uint32_t>(index + 1)
+            self.words[at].starts = 0
 
-    cdef void count_line(self, int64_t line, int32_t change) noexcept nogil:
-        line += 1
-        while line <= self.positions // LINE:
-            self.tree[line] += change
-            line += line & -line
+    cdef void count_word(self, int64_t at, int32_t change) noexcept nogil:
+        """Tell the tree that a word has ``change`` bits more."""
+        cdef int level
+        for level in range(self.depth):
+            add_after(self.levels[level] + (at & ~<int64_t>(FAN - 1)), at & (FAN - 1), change)
+            at >>= FAN_BITS
 
-    cdef void set_range(self, int64_t start, int64_t stop) noexcept nogil:
-        """Set bits that are clear."""
-        cdef int64_t end
-        while start < stop:
-            end = min(stop, (start // LINE + 1) * LINE)
-            self.count_line(start // LINE, <int32_t>(end - start))
-            while start < end:
-                self.bits[start // 64] |= word_mask(start, end)
-                start = min(end, (start // 64 + 1) * 64)
+    cdef void append(self, int64_t n) noexcept nogil:
+        """Set the bits of the next ``n`` positions."""
+        cdef int64_t stop = self.clock + n
+        cdef int64_t at
+        while self.clock < stop:
+            at = self.clock // 64
+            self.words[at].bits |= word_mask(self.clock, stop)
+            self.clock = min(stop, (at + 1) * 64)
+            if self.clock % 64 == 0:
+                self.count_word(at, popcount(self.words[at].bits))
 
     cdef void clear_range(self, int64_t start, int64_t stop) noexcept nogil:
         """Clear bits that are set."""
-        cdef int64_t end
+        cdef int64_t at, end
         while start < stop:
-            end = min(stop, (start // LINE + 1) * LINE)
-            self.count_line(start // LINE, -<int32_t>(end - start))
-            while start < end:
-                self.bits[start // 64] &= ~word_mask(start, end)
-                start = min(end, (start // 64 + 1) * 64)
+            at = start // 64
+            end = min(stop, (at + 1) * 64)
+            self.words[at].bits &= ~word_mask(start, end)
+            if at < self.clock // 64:
+                self.count_word(at, -<int32_t>(end - start))
+            start = end
 
     cdef int compact(self, int64_t wanted) except -1 nogil:
         """Number the positions in use 0, 1, 2, … and make room for ``wanted`` more.
@@ -293,63 +406,75 @@ cdef class Stack:
         Called between the clearing and the setting of a request's bits: blocks whose bit is clear
         get any position, since they are about to be given theirs.
         """
-        cdef int64_t words = self.positions // 64
-        cdef int64_t i, kept = 0
-        cdef int64_t before
-        cdef uint32_t* ahead = <uint32_t*>malloc((words + 1) * sizeof(uint32_t))
-        cdef uint32_t position
-        if ahead == NULL:
-            no_memory("stack", words)
-        ahead[0] = 0
-        for i in range(words):
-            ahead[i + 1] = ahead[i] + popcount(self.bits[i])
+        cdef int64_t i, before, total = 0, kept = 0
+        for i in range(self.positions // 64):
+            self.words[i].before = <uint32_t>total
+            total += popcount(self.words[i].bits)
         for i in range(self.known):
-            position = self.last[i]
-            if position != NEVER:
-                self.last[i] = ahead[position // 64] + popcount(self.bits[position // 64] & below(position))
+            if self.last[i] != NEVER:
+                self.last[i] = <uint32_t>self.in_use_before(self.last[i])
         for i in range(self.sweep_count):
             before = self.sweeps[i].start
             # A sweep may start where the last position ends, when all it touched is gone again.
-            self.sweeps[i].start = ahead[words] if before == self.positions else (
-                ahead[before // 64] + popcount(self.bits[before // 64] & below(before))
-            )
-        self.clock = ahead[words]
-        free(ahead)
+            self.sweeps[i].start = total if before == self.positions else self.in_use_before(before)
+        self.clock = total
         for i in range(self.sweep_count):
-            before = self.sweeps[i + 1].start if i + 1 < self.sweep_count else self.clock
+            before = self.sweeps[i + 1].start if i + 1 < self.sweep_count else total
             if before > self.sweeps[i].start:
                 self.sweeps[kept] = self.sweeps[i]
+                self.arrivals_ns[kept] = self.arrivals_ns[i]
                 kept += 1
         self.sweep_count = kept
-        return self.renew(self.clock + wanted)
+        return self.renew(total + wanted)
+
+    cdef int64_t in_use_before(self, int64_t position) noexcept nogil:
+        cdef Word* word = &self.words[position // 64]
+        return word.before + popcount(word.bits & below(position))
 
     cdef int renew(self, int64_t wanted) except -1 nogil:
         """A bit set with the first ``clock`` bits set and room for ``wanted`` positions and more."""
         cdef int64_t positions = max(<int64_t>FIRST_POSITIONS, POSITIONS_A_BLOCK * wanted)
         cdef int64_t clock = self.clock
         cdef int64_t i
-        positions = min((positions + LINE - 1) // LINE * LINE, <int64_t>NEVER // LINE * LINE)
+        positions = min((positions + 63) // 64 * 64, <int64_t>NEVER // 64 * 64)
         if positions < wanted:
             no_memory("stack", wanted)
         if positions > self.positions:
-            free(self.bits)
-            free(self.tree)
-            free(self.starts)
-            free(self.started)
-            self.bits = <uint64_t*>malloc(positions // 8)
-            self.starts = <uint64_t*>malloc(positions // 8)
-            self.started = <uint32_t*>malloc(positions // 64 * sizeof(uint32_t))
-            self.tree = <int32_t*>malloc((positions // LINE + 1) * sizeof(int32_t))
-            if self.bits == NULL or self.tree == NULL or self.starts == NULL or self.started == NULL:
-                self.positions = 0
-                no_memory("stack", positions)
-            self.positions = positions
-        memset(self.bits, 0, self.positions // 8)
-        memset(self.tree, 0, (self.positions // LINE + 1) * sizeof(int32_t))
-        self.set_range(0, clock)
+            self.allot(positions)
+        self.clear_all()
+        self.append(clock)
         for i in range(self.sweep_count):
             self.mark_start(i, self.sweeps[i + 1].start if i + 1 < self.sweep_count else clock)
         return 0
+
+    cdef int allot(self, int64_t positions) except -1 nogil:
+        """Memory for a bit set of so many positions and its tree; what stands in them is anything."""
+        cdef int64_t firsts[MOST_LEVELS]
+        cdef int64_t entries = positions // 64, size = 0
+        cdef int level
+        self.depth = 0
+        self.positions = 0
+        while self.depth == 0 or entries > 1:
+            firsts[self.depth] = size
+            self.depth += 1
+            entries = (entries + FAN - 1) // FAN
+            size += entries * FAN
+        free(self.words)
+        free(self.tree)
+        self.words = <Word*>malloc(positions // 64 * sizeof(Word))
+        self.tree = <int32_t*>malloc(size * sizeof(int32_t))
+        if self.words == NULL or self.tree == NULL:
+            no_memory("stack", positions)
+        for level in range(self.depth):
+            self.levels[level] = self.tree + firsts[level]
+        self.positions = positions
+        self.tree_size = size
+        return 0
+
+    cdef void clear_all(self) noexcept nogil:
+        memset(self.words, 0, self.positions // 64 * sizeof(Word))
+        memset(self.tree, 0, self.tree_size * sizeof(int32_t))
+        self.clock = 0
 
     cdef int fit_runs(self, int64_t n) except -1 nogil:
         cdef Run* runs = <Run*>realloc(self.runs, 2 * n * sizeof(Run))
@@ -359,26 +484,38 @@ cdef class Stack:
         self.run_room = 2 * n
         return 0
 
-    cdef int add_sweep(self, int64_t arrival_ns, int64_t serial) except -1 nogil:
-        cdef Sweep* sweep
-        cdef int64_t room = 2 * self.sweep_room + 64
-        if self.sweep_count == self.sweep_room:
-            sweep = <Sweep*>realloc(self.sweeps, room * sizeof(Sweep))
-            if sweep == NULL:
+    cdef int fit_sweeps(self, int64_t more) except -1 nogil:
+        cdef int64_t room = 2 * self.sweep_count + more + 64
+        cdef Sweep* sweeps
+        cdef int64_t* arrivals_ns
+        if self.sweep_count + more > self.sweep_room:
+            sweeps = <Sweep*>realloc(self.sweeps, room * sizeof(Sweep))
+            if sweeps == NULL:
                 no_memory("sweeps", room)
-            self.sweeps = sweep
+            self.sweeps = sweeps
+            arrivals_ns = <int64_t*>realloc(self.arrivals_ns, room * sizeof(int64_t))
+            if arrivals_ns == NULL:
+                no_memory("sweeps", room)
+            self.arrivals_ns = arrivals_ns
             self.sweep_room = room
-        sweep = &self.sweeps[self.sweep_count]
-        sweep.start = self.clock
-        sweep.arrival_ns = arrival_ns
-        sweep.serial = serial
-        self.sweep_count += 1
         return 0
+
+    cdef void add_sweep(self, int64_t arrival_ns, int64_t serial) noexcept nogil:
+        cdef Sweep* sweep = &self.sweeps[self.sweep_count]
+        sweep.start = self.clock
+        sweep.serial = serial
+        self.arrivals_ns[self.sweep_count] = arrival_ns
+        self.sweep_count += 1
 
 
 cdef inline uint64_t below(int64_t position) noexcept nogil:
     # The bits of a word before the one of `position`.
     return (<uint64_t>1 << (position % 64)) - 1
+
+
+cdef inline uint64_t up_to(int64_t position) noexcept nogil:
+    # The bits of a word before and at the one of `position`.
+    return <uint64_t>-1 >> (63 - position % 64)
 
 
 cdef inline uint64_t word_mask(int64_t start, int64_t stop) noexcept nogil:

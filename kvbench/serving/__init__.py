@@ -4,6 +4,9 @@ kvsize.py    shapes and layouts: bytes of a token, a request, a block, and back 
 capacity.py  what a capacity holds: per rank, host and cluster
 models.py    presets by name (models.toml, and the user's own files), and :func:`kv_layout`
 hfconfig.py  a shape from the ``config.json`` of a Hugging Face model
+device.py    what reads and writes of a device take, and how it wears
+devices.py   devices by name (devices.toml, and the user's own files)
+breakeven.py from how many tokens on loading beats recomputing
 
 Importing this package loads none of them; its names do, when they are first used.
 """
@@ -14,32 +17,47 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvbench.serving.breakeven import break_even_tokens, loads
     from kvbench.serving.capacity import Holding, capacity_of
+    from kvbench.serving.device import Device
+    from kvbench.serving.devices import find_device, load_devices, make_device
     from kvbench.serving.hfconfig import read_config
     from kvbench.serving.kvsize import KvLayout, KvShape, StateShape
     from kvbench.serving.models import find_shape, kv_layout, load_models
 
 __all__ = [
+    "Device",
     "Holding",
     "KvLayout",
     "KvShape",
     "StateShape",
+    "break_even_tokens",
     "capacity_of",
+    "find_device",
     "find_shape",
     "kv_layout",
+    "load_devices",
     "load_models",
+    "loads",
+    "make_device",
     "read_config",
 ]
 
 _HOMES = {
+    "Device": "device",
     "Holding": "capacity",
     "KvLayout": "kvsize",
     "KvShape": "kvsize",
     "StateShape": "kvsize",
+    "break_even_tokens": "breakeven",
     "capacity_of": "capacity",
+    "find_device": "devices",
     "find_shape": "models",
     "kv_layout": "models",
+    "load_devices": "devices",
     "load_models": "models",
+    "loads": "breakeven",
+    "make_device": "devices",
     "read_config": "hfconfig",
 }
 

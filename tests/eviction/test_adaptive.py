@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import adaptive_models as models
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle import oracle_hits, write_oracle_file
 from policies import cloud_physics, evictions, hits, make, mooncake, replay, zipf
 from weka import merged_trace
@@ -187,12 +190,47 @@ HAND_MADE = [
     ("slru", 4, {"segments": 2}, [1, 2, 3, 4, 1, 5, 6], [2, 3]),
     # 1 … 3 are LIR; 4 is the one HIR, and goes; it returns while S has it, so it is LIR and 1 is not.
     ("lirs", 4, {}, [1, 2, 3, 4, 5, 4, 6], [4, 5, 1]),
+    # One LIR place and one in Q: the use of 2, no longer in S, costs 1 the LIR place and 2 the one
+    # in Q. That leaves S empty, without 2; so the use of 1 does the same to 3 and 1.
+    ("lirs", 2, {}, [1, 2, 1, 2, 3, 1], [2, 1]),
 ]
 
 
 @pytest.mark.parametrize(("name", "capacity", "params", "asked", "victims"), HAND_MADE)
 def test_victims_of_hand_made_streams(name, capacity, params, asked, victims):
     assert evictions(make(name, capacity, **params), [[key] for key in asked], "access") == victims
+
+
+STREAMS = st.lists(st.integers(0, 24), min_size=10, max_size=120)
+
+
+@settings(deadline=None)
+@given(stream=STREAMS, capacity=st.integers(1, 12))
+def test_car_evicts_as_the_paper_says(stream, capacity):
+    model = models.Car(capacity)
+    for key in stream:
+        model.ask(key)
+    assert evictions(make("car", capacity), [[key] for key in stream], "access") == model.evicted
+
+
+@settings(deadline=None)
+@given(stream=STREAMS, capacity=st.integers(1, 12), hir=st.sampled_from([0.01, 0.3, 0.9]))
+def test_lirs_evicts_as_its_naive_model(stream, capacity, hir):
+    model = models.Lirs(capacity, hir)
+    for key in stream:
+        model.ask(key)
+    assert evictions(make("lirs", capacity, hir=hir), [[key] for key in stream], "access") == model.evicted
+
+
+@settings(deadline=None)
+@given(data=st.data(), capacity=st.integers(1, 12), hir=st.sampled_from([0.01, 0.3, 0.9]))
+def test_lirs_spares_the_request_in_a_sweep_from_the_tail_as_its_naive_model(data, capacity, hir):
+    keys = st.lists(st.integers(0, 24), min_size=1, max_size=capacity, unique=True)
+    requests = data.draw(st.lists(keys, min_size=5, max_size=30))
+    model = models.Lirs(capacity, hir)
+    for request in requests:
+        model.serve(request)
+    assert evictions(make("lirs", capacity, hir=hir), requests, "tail-first") == model.evicted
 
 
 def test_segments_give_up_the_places_that_none_of_them_has():

@@ -146,6 +146,47 @@ def test_nothing_changes_when_positions_are_numbered_anew(seed):
         assert onepass.distinct == len(dense)
 
 
+def short_rows(seed, rows):
+    """Rows of one block, often of the blocks asked for before, and now and then a longer one."""
+    rng = random.Random(seed)
+    return [
+        rng.sample(range(400), rng.choice([0, 2, 5])) if rng.random() < 0.02 else [int(rng.paretovariate(0.4)) % 400]
+        for _ in range(rows)
+    ]
+
+
+@pytest.mark.parametrize("batch_rows", [97, 70_000])
+def test_requests_of_one_block_give_what_the_plain_algorithm_gives(batch_rows):
+    rows = short_rows(batch_rows, 70_000)
+    plain = PlainPass()
+    for row in rows:
+        plain.serve(row)
+    capacities = [1, 2, 7, 30, 60, 130, 300, 399, 400]
+    for dense in (True, False):
+        sums, onepass = one_pass(rows, batch_rows=batch_rows, dense=dense)
+        for capacity, figures in zip(capacities, read(sums, capacities), strict=True):
+            got = (figures["hit_blocks"], figures["any_requests"], figures["resident_blocks"])
+            assert got == plain.figures(capacity)
+        assert onepass.distinct == len({key for row in rows for key in row})
+
+
+def test_a_request_of_one_block_weighs_the_same_beside_a_block_that_is_not_cacheable():
+    keys = np.array([1, 9, 2, 9, 1, 9, 2, 9], np.uint64)
+    both = []
+    for width in (1, 2):
+        sums = ExactSums()
+        onepass = OnePass(sums, block_tokens=10, dense=False)
+        offsets = np.arange(0, 4 * width + 1, width, dtype=np.int64)
+        asked = keys if width == 2 else keys[::2].copy()
+        onepass.run(asked, offsets, np.ones(4, np.int32), np.full(4, 10 * width, np.int64), np.arange(4))
+        both.append((read(sums, [1, 2, 3]), onepass.reuse_times))
+    (lone, lone_times), (paired, paired_times) = both
+    shares = ("block_shares", "token_shares")
+    for alone, beside in zip(lone, paired, strict=True):
+        assert alone == {name: value * 2 if name in shares else value for name, value in beside.items()}
+    assert lone_times == paired_times
+
+
 @pytest.mark.parametrize("name", TRACES)
 def test_golden_lru_counts_lie_on_the_curve(mooncake, shared, name):
     golden = json.loads((shared / "golden/lru_hits.json").read_text())[name]
