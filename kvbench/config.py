@@ -45,6 +45,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``policy``        eviction policy; None: lru, unless the capacity is infinite. Several: one cell each.
     ``order``         how a request is swept (semantics §5.1).
     ``belady``        the Belady bound beside the result: ``auto``, ``on`` or ``off``.
+    ``store_output``  store the blocks that an answer fills, too, once its request is served.
     ``seen``          the set of keys ever seen: ``exact`` or ``off``.
     ``seed``          of every random choice.
     ``on_error``      a bad row is an error (``fail``) or left out and counted (``skip``).
@@ -83,6 +84,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     policy: PartChoice | list[PartChoice] | None = None
     order: Literal["tail-first", "head-first", "access"] = "tail-first"
     belady: Literal["auto", "on", "off"] = "auto"
+    store_output: bool = False
     seen: Literal["exact", "off"] = "exact"
     seed: int = 0
     on_error: Literal["fail", "skip"] = "fail"
@@ -127,6 +129,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 if name == "tp" and self.tiers and any(tier.scope == "rank" for tier in self.tiers):
                     continue
                 raise ConfigError(f"{option(name)} has no effect without --model")
+        if self.store_output and self.tails == "keep":
+            raise ConfigError("--store-output goes on from the last full block; it has no meaning with --tails keep")
         files = [path for path in (self.output, self.events, self.timeline) if path is not None]
         if self.force and not files:
             raise ConfigError("--force has no effect without --output, --events or --timeline")
@@ -177,6 +181,17 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.faults is None and self.retries:
             raise ConfigError("--retries has no effect without --faults")
 
+    def _check_spill(self, tier: TierConfig, *, last: bool) -> None:
+        """With placement spill only the last tier makes room."""
+        if tier.scope == "rank":
+            raise ConfigError(f"{tier.setting}: placement spill is for tiers of whole workers, not of scope rank")
+        keeps = tier.policy in (None, "keep", {"name": "keep"})
+        if not last and not (keeps and tier.order is None and tier.touch_on == "request" and tier.high is None):
+            raise ConfigError(
+                f"{tier.setting}: policy, order, touch_on and high have no effect with placement spill, where only "
+                "the last tier makes room"
+            )
+
     def _check_place(self, tiers: list[TierConfig], at: int) -> None:
         """What a tier's settings mean where it stands in the stack."""
         tier = tiers[at]
@@ -184,6 +199,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"{tier.setting}: write back needs a tier above that evicts")
         if at == len(tiers) - 1 and tier.promotion is not None:
             raise ConfigError(f"{tier.setting}: promotion has no effect in the last tier: nothing is hit below it")
+        if self.placement == "spill":
+            self._check_spill(tier, last=at == len(tiers) - 1)
         if self.placement == "spill" and (tier.write is not None or tier.promotion is not None):
             raise ConfigError(f"{tier.setting}: write and promotion have no effect with placement spill")
         if at == 0:

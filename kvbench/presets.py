@@ -15,6 +15,9 @@ from typing import Any
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 
+WITHOUT_BOUND = ("policy", "order", "quotas", "high", "low", "ratio", "period_s")
+"""Keys of a tier that mean nothing once a user gives it infinite capacity."""
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -54,5 +57,8 @@ def with_preset(given: dict[str, Any]) -> dict[str, Any]:
             raise ConfigError(
                 f"preset {preset.name} has no tier {tier['name']!r}; its tiers are {', '.join(tiers) or 'none'}"
             )
-        tiers[tier["name"]] = {**tiers[tier["name"]], **tier}
+        base = tiers[tier["name"]]
+        if tier.get("capacity") == "infinite":
+            base = {key: value for key, value in base.items() if key not in WITHOUT_BOUND}
+        tiers[tier["name"]] = {**base, **tier}
     return {**preset.settings, **given, "tiers": list(tiers.values())}

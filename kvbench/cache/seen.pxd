@@ -15,6 +15,7 @@ cdef class Seen:
     cdef int note_missing(self, const uint64_t* keys, const int32_t* slots, int64_t start, int64_t stop,
                           uint8_t* states) except -1 nogil
     cdef int set_state(self, uint64_t key, uint8_t state) except -1 nogil
+    cdef int set_states(self, const uint64_t* keys, const int32_t* slots, int64_t n, uint8_t state) except -1 nogil
 
 
 cdef class TableSeen(Seen):

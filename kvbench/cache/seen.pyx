@@ -42,6 +42,13 @@ cdef class Seen:
         """Set the state of a key that was noted before."""
         return 0
 
+    cdef int set_states(self, const uint64_t* keys, const int32_t* slots, int64_t n, uint8_t state) except -1 nogil:
+        """``set_state`` for the keys of ``n`` slots."""
+        cdef int64_t i
+        for i in range(n):
+            self.set_state(keys[slots[i]], state)
+        return 0
+
     @property
     def nbytes(self):
         """Memory that the set takes, in bytes."""
@@ -107,6 +114,13 @@ cdef class DenseSeen(Seen):
 
     cdef int set_state(self, uint64_t key, uint8_t state) except -1 nogil:
         self.states[key] = state
+        return 0
+
+    cdef int set_states(self, const uint64_t* keys, const int32_t* slots, int64_t n, uint8_t state) except -1 nogil:
+        # Nobody waits for a store, so these need no prefetch.
+        cdef int64_t i
+        for i in range(n):
+            self.states[keys[slots[i]]] = state
         return 0
 
     @property
@@ -182,6 +196,14 @@ cdef class ExactSeen(Seen):
 
     cdef int set_state(self, uint64_t key, uint8_t state) except -1 nogil:
         self.entry(key, mix64(key))[0] = state
+        return 0
+
+    cdef int set_states(self, const uint64_t* keys, const int32_t* slots, int64_t n, uint8_t state) except -1 nogil:
+        cdef int64_t i
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(home_of(self.parts, mix64(keys[slots[i + AHEAD]])))
+            self.entry(keys[slots[i]], mix64(keys[slots[i]]))[0] = state
         return 0
 
     @property

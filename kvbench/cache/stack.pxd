@@ -18,6 +18,8 @@ cdef struct Place:
     int64_t* counts
     uint8_t* mask
     int8_t* origin
+    bint whole             # every chunk is here and counts as used: the mask needs no look
+    bint offers            # some chunk is to be stored
 
 
 cdef struct Level:
@@ -29,6 +31,7 @@ cdef struct Level:
     uint64_t* gathered     # scratch for them, where a chunk is more than a block
     const int32_t* here    # chunk -> slot, or negative where any rank lacks it
     int32_t* common        # scratch for it, where there are several ranks
+    int32_t delivered      # blocks of the request that it delivered
 
 
 cdef class TierStack:
@@ -52,14 +55,14 @@ cdef class TierStack:
     cdef int32_t hit, resident, stored, evicted, truncated, overlap, lost, refused
 
     cdef int fit(self, int64_t n) except -1 nogil
-    cdef int32_t lookup(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil
+    cdef int32_t lookup(self, const uint64_t* keys, int32_t n, int32_t asked, int64_t readable) except -1 nogil
     cdef int look_at(self, int32_t t, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil
     cdef int ask(self, StackedTier tier, int32_t t, int64_t readable) except -1 nogil
     cdef int blank(self, StackedTier tier, int32_t n) except -1 nogil
     cdef void join_ranks(self, int32_t t) noexcept nogil
     cdef bint serves(self, int32_t t, int32_t i) noexcept nogil
-    cdef void assign(self, int32_t n) noexcept nogil
-    cdef void assign_once(self, int32_t n) noexcept nogil
+    cdef void assign(self, int32_t n, int32_t skip) noexcept nogil
+    cdef void assign_once(self, int32_t n, int32_t skip) noexcept nogil
     cdef void note_found(self, int32_t n) noexcept nogil
     cdef int fetch(self) except -1 nogil
     cdef bint fails(self, uint64_t key, int32_t t, int32_t salt, uint64_t share) noexcept nogil

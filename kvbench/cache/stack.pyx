@@ -130,8 +130,8 @@ cdef class TierStack:
 
     # -- lookup --------------------------------------------------------------------------------
 
-    cdef int32_t lookup(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil:
-        """Find all blocks of a request in all tiers; returns the prefix hit in blocks."""
+    cdef int32_t lookup(self, const uint64_t* keys, int32_t n, int32_t asked, int64_t readable) except -1 nogil:
+        """Find all blocks of a request in all tiers; returns how many of the ``asked`` ones hit."""
         cdef int32_t t, r
         cdef PyObject* tier
         self.fit(n)
@@ -139,9 +139,10 @@ cdef class TierStack:
         for t in range(self.levels):
             self.look_at(t, keys, n, readable)
         if self.once:
-            self.assign_once(n)
+            self.assign_once(n, 0)
         else:
-            self.assign(n)
+            self.assign(n, 0)
+        self.hit = min(self.hit, asked)
         if self.faulty:
             self.fetch()
         for t in range(self.levels - 1):
@@ -217,17 +218,18 @@ cdef class TierStack:
         cdef int32_t j = i // self.level[t].multiple
         return j < self.level[t].chunks and self.level[t].here[j] >= 0
 
-    cdef void assign(self, int32_t n) noexcept nogil:
-        """Credit each block of the prefix to the fastest tier that has it."""
-        cdef int32_t i = 0
+    cdef void assign(self, int32_t n, int32_t skip) noexcept nogil:
+        """Credit each block of the prefix, from ``skip`` on, to the fastest tier that has it."""
+        cdef int32_t i = skip
         cdef int32_t t
         cdef const int32_t* here
+        memset(self.credit, NO_LEVEL, skip)
         if self.levels and self.level[0].multiple == 1:
             # Most hits are the fastest tier's.
             here = self.level[0].here
             while i < n and here[i] >= 0:
                 i += 1
-            memset(self.credit, 0, i)
+            memset(self.credit + skip, 0, i - skip)
         while i < n:
             t = 0
             while t < self.levels and not self.serves(t, i):
@@ -238,10 +240,11 @@ cdef class TierStack:
             i += 1
         self.hit = i
 
-    cdef void assign_once(self, int32_t n) noexcept nogil:
+    cdef void assign_once(self, int32_t n, int32_t skip) noexcept nogil:
         """Each tier is visited once, in order, and takes its longest run from there."""
-        cdef int32_t i = 0
+        cdef int32_t i = skip
         cdef int32_t t
+        memset(self.credit, NO_LEVEL, skip)
         for t in range(self.levels):
             while i < n and self.serves(t, i):
                 self.credit[i] = <int8_t>t
@@ -251,8 +254,6 @@ cdef class TierStack:
     cdef void note_found(self, int32_t n) noexcept nogil:
         """Where each block is resident at all; and how many are."""
         cdef int32_t i, t
-        for i in range(self.hit):
-            self.found[i] = 0
         self.resident = self.hit
         for i in range(self.hit, n):
             self.credit[i] = NO_LEVEL
@@ -338,6 +339,8 @@ cdef class TierStack:
         cdef int32_t end, t, m, j, slot
         cdef Place* place
         cdef PyObject* tier
+        for t in range(self.levels):
+            self.level[t].delivered = 0
         while i < self.hit:
             t = self.credit[i]
             end = i + 1
@@ -346,6 +349,7 @@ cdef class TierStack:
             m = self.level[t].multiple
             place = &self.level[t].places[0]
             place.counts[HIT_BLOCKS] += end - i
+            self.level[t].delivered += end - i
             place.counts[READ_OPERATIONS] += 1
             place.counts[READ_CHUNKS] += (end - 1) // m - i // m + 1
             place.counts[OVERLAP_BLOCKS] += i % m
@@ -377,6 +381,7 @@ cdef class TierStack:
         cdef int32_t t, r
         cdef Level* level
         cdef PyObject* tier
+        cdef bint offers = self.spill
         if self.levels == 0:
             return 0
         if self.frozen:
@@ -386,10 +391,11 @@ cdef class TierStack:
             for r in range(self.level[t].ranks):
                 tier = self.level[t].places[r].tier
                 self.plan(<StackedTier>tier, &self.level[t].places[r], t)
+                offers = offers or self.level[t].places[r].offers
         if self.spill:
             self.plan_spill(n)
         # What a tier makes room for may push blocks down; those of this request stay where they are.
-        for t in range(1, self.levels):
+        for t in range(1, self.levels if offers else 0):
             for r in range(self.level[t].ranks):
                 tier = self.level[t].places[r].tier
                 self.pin(<StackedTier>tier, self.level[t].chunks, 1)
@@ -397,7 +403,7 @@ cdef class TierStack:
             level = &self.level[t]
             for r in range(level.ranks):
                 tier = level.places[r].tier
-                if t > 0:
+                if t > 0 and offers:
                     self.pin(<StackedTier>tier, level.chunks, -1)
                 if not (<StackedTier>tier).unhealthy:
                     self.store(<StackedTier>tier, &level.places[r], level, t, r)
@@ -420,8 +426,13 @@ cdef class TierStack:
         cdef Level* level = &self.level[t]
         cdef int32_t m = level.multiple
         cdef int32_t j, last, source
-        cdef bint offers = False
         cdef bint duplicates = tier.write == THROUGH and not (tier.admission is not None and tier.admission.asks_presence)
+        place.offers = False
+        place.whole = tier.resident == level.chunks and tier.touch_on == ON_REQUEST
+        if place.whole:
+            if duplicates:
+                place.counts[DUPLICATE_CHUNKS] += level.chunks - self.hit // m
+            return 0
         for j in range(level.chunks):
             last = (j + 1) * m - 1
             source = self.credit[last] if last < self.hit else NO_LEVEL
@@ -442,8 +453,8 @@ cdef class TierStack:
             elif source > t and tier.promotion == MOVE_UP:
                 place.mask[j] = STORE
                 place.origin[j] = <int8_t>(-2 - source)
-            offers = offers or place.mask[j]
-        if offers:
+            place.offers = place.offers or place.mask[j]
+        if place.offers:
             self.admit(tier, place, level, t)
         return 0
 
@@ -482,11 +493,12 @@ cdef class TierStack:
     cdef int plan_spill(self, int32_t n) except -1 nogil:
         """Computed blocks that no tier has go, from the first on, into the first tier with room; a tier
         that the next block does not fit is left for good. The last one may make room."""
-        cdef int32_t i, t = 0
+        cdef int32_t m = self.level[0].multiple
+        cdef int32_t j, t = 0
         cdef int32_t taken = 0
         cdef PyObject* tier
-        for i in range(self.hit, n):
-            if self.found[i] >= 0:
+        for j in range(self.hit // m, self.level[0].chunks):
+            if self.found[(j + 1) * m - 1] >= 0:
                 continue
             while t < self.levels:
                 tier = self.level[t].places[0].tier
@@ -496,11 +508,13 @@ cdef class TierStack:
                 taken = 0
             if t == self.levels:
                 self.level[t - 1].places[0].counts[REFUSED_ROOM_CHUNKS] += 1
-                self.level[t - 1].places[0].mask[i] |= NO_ROOM
+                self.level[t - 1].places[0].mask[j] |= NO_ROOM
                 continue
-            self.level[t].places[0].mask[i] = STORE
+            self.level[t].places[0].mask[j] = STORE
             taken += 1
         for t in range(self.levels):
+            if self.level[t].places[0].whole:
+                continue
             tier = self.level[t].places[0].tier
             self.admit(<StackedTier>tier, &self.level[t].places[0], &self.level[t], t)
         return 0
@@ -518,10 +532,10 @@ cdef class TierStack:
         if tier.received:
             # Blocks came down into it since it was looked at.
             tier.lookup(level.keys, level.chunks, level.chunks)
-        tier.mask = place.mask
+        tier.mask = NULL if place.whole else place.mask
         tier.origin = place.origin
         tier.stores_of = self.stores_of
-        for j in range(level.chunks):
+        for j in range(level.chunks if place.offers or self.spill else 0):
             missing += (place.mask[j] & STORE) != 0 and tier.slots[j] < 0
         if missing and not tier.spares:
             self.store_batch(tier, place, level)
@@ -562,31 +576,34 @@ cdef class TierStack:
         return staged
 
     cdef int store_batch(self, StackedTier tier, Place* place, Level* level) except -1 nogil:
-        """Room for every chunk beyond the hit, resident or not, at the expense of any block that is
-        not pinned; then the missing ones are stored, the first ones if not all fit (LMCache)."""
+        """Room for every chunk that this tier did not deliver, resident or not, at the expense of any
+        block that is not pinned; then the missing ones are stored, the first ones if not all fit (LMCache)."""
         cdef int32_t j, room, wanted = 0, missing = 0
         room = level.chunks
         if tier.limited:
             room = tier.limit - (tier.pinned if tier.makes_room else tier.used)
         for j in range(level.chunks):
-            if tier.slots[j] >= 0 and (j + 1) * level.multiple <= self.hit:
+            if tier.slots[j] >= 0 and place.origin[j] == tier.level:
                 continue
             if not place.mask[j] & STORE and tier.slots[j] < 0:
                 continue
             if wanted < room:
                 wanted += 1
-            elif place.mask[j] & STORE:
-                place.mask[j] = NO_ROOM
-                tier.truncated += 1
-                place.counts[REFUSED_ROOM_CHUNKS] += 1
+                continue
+            tier.truncated += tier.slots[j] < 0
+            place.counts[REFUSED_ROOM_CHUNKS] += tier.slots[j] < 0
+            place.mask[j] = NO_ROOM
         if tier.makes_room:
             tier.free_room(wanted)
         for j in range(level.chunks):
             if tier.slots[j] >= 0 and not tier.holds(tier.slots[j], level.keys[j]):
                 tier.slots[j] = ABSENT
-                if (j + 1) * level.multiple > self.hit and tier.write == THROUGH:
+                if place.mask[j] & NO_ROOM:
+                    continue
+                if place.origin[j] == NO_LEVEL and tier.write == THROUGH:
                     place.mask[j] = STORE
-                    place.origin[j] = NO_LEVEL
+                elif place.origin[j] > tier.level and tier.promotion == COPY_UP:
+                    place.mask[j] = STORE
             missing += (place.mask[j] & STORE) != 0 and tier.slots[j] < 0
         tier.fill(level.keys, level.chunks, missing, level.chunks)
         return 0
@@ -641,7 +658,7 @@ cdef class TierStack:
                 slot = (<StackedTier>tier).slots[j]
                 if slot >= 0 or slot <= STORED_NOW:
                     return 0
-                if not self.frozen:
+                if not self.frozen and not self.level[t].places[r].whole:
                     reasons |= self.level[t].places[r].mask[j]
         if reasons & (STORE | NO_ROOM):
             return TRUNCATED
@@ -667,9 +684,10 @@ cdef class TierStack:
         """Whether any tier's gets may fail from now on."""
         self.faulty = faulty
 
-    def probe(self, const uint64_t[::1] keys):
+    def probe(self, const uint64_t[::1] keys, *, int32_t skip=0):
         """The prefix hit of these keys in blocks, over all tiers; changes nothing but the count of
-        lookups (semantics §4.3). ``last_credit`` then says which tier would deliver each block."""
+        lookups (semantics §4.3). The first ``skip`` blocks are known already and not looked for.
+        ``last_credit`` then says which tier would deliver each of the others; -1: none has to."""
         cdef int32_t n = <int32_t>keys.shape[0]
         cdef const uint64_t* first = &keys[0] if n else NULL
         cdef int32_t t
@@ -678,9 +696,9 @@ cdef class TierStack:
         for t in range(self.levels):
             self.look_at(t, first, n, n)
         if self.once:
-            self.assign_once(n)
+            self.assign_once(n, min(skip, n))
         else:
-            self.assign(n)
+            self.assign(n, min(skip, n))
         return self.hit
 
     def touch(self, const uint64_t[::1] keys):
@@ -701,7 +719,7 @@ cdef class TierStack:
         self.request.index = request
         self.request.time_ns = time_ns
         self.reserve(first, n)
-        hit = self.lookup(first, n, n)
+        hit = self.lookup(first, n, n, n)
         self.commit(first, n)
         return hit
 

@@ -99,7 +99,8 @@ cdef class StackedTier(Tier):
 
     cdef int receive(self, StackedTier above, int32_t slot) except -1 nogil
     cdef void take_view(self, StackedTier above) noexcept nogil
-    cdef int note_gone(self, int32_t slot) except -1 nogil
+    cdef int hand_down(self, const int32_t* victims, int32_t n) except -1 nogil
+    cdef void note_ages(self, const int32_t* victims, int32_t n) noexcept nogil
     cdef int take_out(self, int32_t slot) except -1 nogil
     cdef int free_room(self, int32_t chunks) except -1 nogil
     cdef int keep_below_watermark(self, int64_t now_ns) except -1 nogil

@@ -17,6 +17,16 @@ from kvbench.memory cimport Int32Memory, no_memory
 
 from kvbench.errors import ConfigError
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define kvb_highest_bit(x) (63 - __builtin_clzll(x))
+    #else
+    static inline int kvb_highest_bit(unsigned long long x) { int n = 0; while (x >>= 1) n++; return n; }
+    #endif
+    """
+    int highest_bit "kvb_highest_bit"(uint64_t x) noexcept nogil
+
 WRITE_MODES = {"through": THROUGH, "back": BACK, "none": NO_WRITES, "spill": SPILL}
 PROMOTIONS = {"copy": COPY_UP, "move": MOVE_UP, "none": NO_PROMOTION, "temporary": TEMPORARY}
 TOUCHES = {"request": ON_REQUEST, "hit": ON_HIT, "lookup": ON_LOOKUP, "never": NEVER_TOUCHED}
@@ -178,33 +188,39 @@ cdef class StackedTier(Tier):
     # -- out -----------------------------------------------------------------------------------
 
     cdef int give_up(self, const int32_t* victims, int32_t n) except -1 nogil:
+        self.note_ages(victims, n)
+        self.counts[EVICTED_WATERMARK_CHUNKS if self.reason == WATERMARK else EVICTED_ROOM_CHUNKS] += n
+        if self.below is not None:
+            return self.hand_down(victims, n)
+        if self.seen is not None:
+            self.seen.set_states(self.keys, victims, n, <uint8_t>(EVICTED_FROM + self.level))
+        return self.release_slots(victims, n, self.reason)
+
+    cdef int hand_down(self, const int32_t* victims, int32_t n) except -1 nogil:
+        """Offer each victim to the tier below; what it does not take is deleted."""
         cdef int32_t i
-        cdef int kind
-        cdef int counter = EVICTED_WATERMARK_CHUNKS if self.reason == WATERMARK else EVICTED_ROOM_CHUNKS
         for i in range(n):
-            kind = self.reason
-            if self.below is not None and self.below.receive(self, victims[i]):
-                kind = NO_EVENT
+            if self.below.receive(self, victims[i]):
                 self.counts[MOVED_DOWN_CHUNKS] += 1
-            self.note_gone(victims[i])
-            if kind != NO_EVENT and self.seen is not None:
+                self.release_slots(&victims[i], 1, NO_EVENT)
+                continue
+            if self.seen is not None:
                 self.seen.set_state(self.keys[victims[i]], <uint8_t>(EVICTED_FROM + self.level))
-            self.release_slots(&victims[i], 1, kind)
-        self.counts[counter] += n
+            self.release_slots(&victims[i], 1, self.reason)
         return 0
 
-    cdef int note_gone(self, int32_t slot) except -1 nogil:
-        """Count the age of a block that is evicted."""
-        cdef int64_t age = max(self.view.request.time_ns - self.facts[slot].stored_ns, <int64_t>0)
-        cdef int bucket = 0
-        self.counts[AGE_CHUNKS] += 1
-        self.counts[AGE_SUM_NS] += age
-        self.counts[AGE_MAX_NS] = max(self.counts[AGE_MAX_NS], age)
-        while age > 1:
-            age >>= 1
-            bucket += 1
-        self.ages[bucket] += 1
-        return 0
+    cdef void note_ages(self, const int32_t* victims, int32_t n) noexcept nogil:
+        """Count how old blocks are that are evicted."""
+        cdef int32_t i
+        cdef int64_t age, total = 0, largest = self.counts[AGE_MAX_NS]
+        for i in range(n):
+            age = max(self.view.request.time_ns - self.facts[victims[i]].stored_ns, <int64_t>0)
+            total += age
+            largest = max(largest, age)
+            self.ages[highest_bit(age | 1)] += 1
+        self.counts[AGE_CHUNKS] += n
+        self.counts[AGE_SUM_NS] += total
+        self.counts[AGE_MAX_NS] = largest
 
     cdef int take_out(self, int32_t slot) except -1 nogil:
         """Empty a slot whose block moves up; the tier above records the MOVE."""

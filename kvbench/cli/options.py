@@ -67,7 +67,11 @@ def tier_options() -> Callable[[F], F]:
             "promotion (copy, move, none, temporary), admission, touch_on (request, hit, lookup, never), order, "
             "spare_own, fit (leading, all), high, low, ratio, period_s. policy.KEY=VALUE sets a policy's parameter.",
         ),
-        click.option("--preset", metavar="NAME", help="A named system's settings; other options override them."),
+        click.option(
+            "--preset",
+            metavar="NAME",
+            help="A named system's settings (kvbench presets lists them); other options override them.",
+        ),
         click.option(
             "--placement",
             type=click.Choice(["inclusive", "exclusive", "spill"]),

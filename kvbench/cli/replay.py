@@ -56,6 +56,12 @@ kvbench plugins lists the policies, routers and token databases with their param
     "[default: tail-first]",
 )
 @click.option(
+    "--store-output",
+    is_flag=True,
+    default=None,
+    help="Store the blocks that an answer fills, too; needs output_tokens and output_block_ids or output_token_ids.",
+)
+@click.option(
     "--belady",
     type=click.Choice(["auto", "on", "off"]),
     help="The Belady bound beside the result; it reads the trace once more. auto: where ids are dense and the trace "

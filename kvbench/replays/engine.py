@@ -109,7 +109,14 @@ class Core:
         rows = self._rows[:count]
         keys = item.keys
         self._replay.run(
-            keys.keys, keys.offsets, keys.cacheable, rows, time_ns=item.time_ns, facts=item.facts, next_use=next_use
+            keys.keys,
+            keys.offsets,
+            keys.cacheable,
+            rows,
+            time_ns=item.time_ns,
+            facts=item.facts,
+            next_use=next_use,
+            outputs=keys.outputs,
         )
         return rows, None
 
@@ -198,6 +205,7 @@ def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
         keep_tails=plans[0].config.tails == "keep",
         columns=tuple(sorted(columns)),
         tenants=plans[0].tenants,
+        store_output=plans[0].config.store_output,
     )
 
 
@@ -214,7 +222,10 @@ def policies_of(plan: Plan) -> list[EvictionPolicySpec]:
 
 def sees_future(plan: Plan) -> bool:
     """Whether a policy of the plan needs to know next uses."""
-    return any(spec.looks_ahead for spec in policies_of(plan))
+    ahead = any(spec.looks_ahead for spec in policies_of(plan))
+    if ahead and plan.config.store_output:
+        raise ConfigError(f"{_policy_name(plan)} looks ahead at prompts only, and --store-output stores answers, too")
+    return ahead
 
 
 def wants_bound(plan: Plan, keyed: KeyedTrace) -> bool:
@@ -223,6 +234,10 @@ def wants_bound(plan: Plan, keyed: KeyedTrace) -> bool:
     ``on`` where it cannot be found."""
     belady = plan.config.belady
     if belady == "off" or (plan.config.capacity == "infinite" and plan.tiers is None):
+        return False
+    if plan.config.store_output:
+        if belady == "on":
+            raise ConfigError("--belady on: the bound knows prompts only, and --store-output stores answers, too")
         return False
     if belady == "on":
         if keyed.database is None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kvbench.errors import TraceError
 from kvbench.replays.facts import RequestFacts
+from kvbench.replays.outputs import with_outputs
 from kvbench.tokens import KeyBatch
 from kvbench.trace.readahead import read_ahead
 from kvbench.trace.rows import Interner
@@ -41,6 +42,7 @@ class KeyedTrace:
     ``tokens``      the token database; None for a trace without ids.
     ``keep_tails``  partial last blocks are cacheable.
     ``columns``     columns that a policy looks at.
+    ``store_output``  the blocks that answers fill are stored, too.
     ``tenants``     names of tenants that have the first numbers, in this order.
     """
 
@@ -52,6 +54,7 @@ class KeyedTrace:
         keep_tails: bool,
         columns: tuple[str, ...] = (),
         tenants: tuple[str, ...] = (),
+        store_output: bool = False,
     ) -> None:
         self.trace = trace
         self.keep_tails = keep_tails
@@ -59,6 +62,7 @@ class KeyedTrace:
         self.database = self._make_database()
         self._columns = columns
         self._tenants = tenants
+        self.store_output = store_output
 
     @property
     def dense(self) -> bool:
@@ -88,6 +92,8 @@ class KeyedTrace:
         return database
 
     def _keys(self, database: TokenDatabase | None, batch: pa.RecordBatch) -> KeyBatch:
+        if database is not None and self.store_output:
+            return with_outputs(database, batch)
         if database is not None:
             return database.keys(batch, keep_tails=self.keep_tails)
         rows = batch.num_rows

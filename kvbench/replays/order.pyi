@@ -36,4 +36,5 @@ class OrderReplay:
         time_ns: npt.NDArray[np.int64] | None = None,
         facts: npt.NDArray[np.int32] | None = None,
         next_use: npt.NDArray[np.int32] | None = None,
+        outputs: npt.NDArray[np.int32] | None = None,
     ) -> None: ...

@@ -76,7 +76,7 @@ cdef class OrderReplay:
 
     def run(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
             int32_t[:, ::1] rows, *, const int64_t[::1] time_ns=None, const int32_t[:, ::1] facts=None,
-            const int32_t[::1] next_use=None):
+            const int32_t[::1] next_use=None, const int32_t[::1] outputs=None):
         """Serve one batch of requests.
 
         Request i asks for ``keys[offsets[i]:offsets[i + 1]]``, of which the leading
@@ -84,7 +84,8 @@ cdef class OrderReplay:
 
         For policies that want to know: ``time_ns`` has each request's arrival, ``facts``
         (requests × len(FACTS)) its other facts, and ``next_use``, beside ``keys``, the number of
-        the request that asks for each block next.
+        the request that asks for each block next. ``outputs`` counts the keys of each request that
+        follow the cacheable ones and are not asked for, but stored with it: blocks of its answer.
         """
         cdef int64_t n = cacheable.shape[0]
         cdef int64_t i, end
@@ -95,7 +96,7 @@ cdef class OrderReplay:
         if n and (offsets[0] < 0 or end > keys.shape[0]):
             raise ValueError("offsets point outside the keys")
         for i in range(n):
-            if not 0 <= cacheable[i] <= offsets[i + 1] - offsets[i]:
+            if not 0 <= cacheable[i] <= offsets[i + 1] - offsets[i] - (outputs[i] if outputs is not None else 0):
                 raise ValueError(f"request {i} of the batch has {offsets[i + 1] - offsets[i]} blocks, not {cacheable[i]}")
         if n == 0:
             return
@@ -105,6 +106,7 @@ cdef class OrderReplay:
             raise ValueError("facts do not belong to the requests")
         if next_use is not None and next_use.shape[0] != keys.shape[0]:
             raise ValueError(f"{next_use.shape[0]} next uses for {keys.shape[0]} keys")
+        self.outputs = &outputs[0] if outputs is not None else NULL
         self.time_ns = &time_ns[0] if time_ns is not None else NULL
         self.facts = &facts[0, 0] if facts is not None else NULL
         self.next_use = &next_use[0] if next_use is not None and keys.shape[0] else NULL
@@ -128,7 +130,7 @@ cdef class OrderReplay:
         cdef int64_t i, since_signals = 0
         cdef int64_t end = offsets[n]
         for i in range(n):
-            rows[i].blocks = <int32_t>(offsets[i + 1] - offsets[i])
+            rows[i].blocks = <int32_t>(offsets[i + 1] - offsets[i]) - (self.outputs[i] if self.outputs != NULL else 0)
             self.serve(keys + offsets[i], cacheable[i], end - offsets[i], &rows[i], i, offsets[i])
             self.request += 1
             since_signals += 1 + cacheable[i]
@@ -160,7 +162,9 @@ cdef class OrderReplay:
         row.infinite_hit_blocks = n if self.seen is not None else -1
         row.miss_first_seen_blocks = row.miss_evicted_blocks = row.miss_other_worker_blocks = 0
         row.miss_gap_blocks = row.miss_truncated_blocks = 0
-        self.serve_at(self.place_of[worker], keys, n, readable, row, i, offset)
+        self.serve_at(
+            self.place_of[worker], keys, n, n + (self.outputs[i] if self.outputs != NULL else 0), readable, row, i, offset
+        )
         if self.index is not None:
             self.index.apply(self.log, first_event)
         if self.log is not None and not self.keep_events:
@@ -171,28 +175,44 @@ cdef class OrderReplay:
         """Get one worker ready for a batch of keys."""
         return (<Tier>place).reserve(keys, n)
 
-    cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
-                      int64_t offset) except -1 nogil:
-        """Serve request i of the batch at the chosen worker."""
+    cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int32_t stored, int64_t readable,
+                      Row* row, int64_t i, int64_t offset) except -1 nogil:
+        """Serve request i of the batch at the chosen worker: it asks for ``n`` blocks, and ``stored`` are kept."""
         self.tell_facts(&(<Tier>place).view.request, i)
         (<Tier>place).view.next_use = self.next_use + offset if self.next_use != NULL else NULL
-        if n == 1 or (<Tier>place).order == ACCESS:
+        if stored == 1 or (<Tier>place).order == ACCESS:
             # For a single block the orders are one and the same; this one is the shorter way.
-            row.hit_blocks = (<Tier>place).access(keys, n, readable)
+            row.hit_blocks = min(n, (<Tier>place).access(keys, stored, readable))
+            row.resident_blocks = (<Tier>place).resident
             if row.hit_blocks < n:
                 self.explain(keys, n, (<Tier>place).slots, row)
+            if stored > n:
+                row.resident_blocks -= self.note_outputs(keys, (<Tier>place).slots, n, stored)
         else:
-            row.hit_blocks = (<Tier>place).lookup(keys, n, readable)
+            row.hit_blocks = min(n, (<Tier>place).lookup(keys, stored, readable))
+            row.resident_blocks = (<Tier>place).resident
             if row.hit_blocks < n:
                 self.explain(keys, n, (<Tier>place).slots, row)
-            (<Tier>place).commit(keys, n)
-        row.resident_blocks = (<Tier>place).resident
+            if stored > n:
+                row.resident_blocks -= self.note_outputs(keys, (<Tier>place).slots, n, stored)
+            (<Tier>place).commit(keys, stored)
         row.stored_blocks = (<Tier>place).stored
         row.evicted_blocks = (<Tier>place).evicted
         row.truncated_blocks = (<Tier>place).truncated
         if row.truncated_blocks and self.seen is not None:
-            self.note_truncated(keys, n, <Tier>place)
+            self.note_truncated(keys, stored, <Tier>place)
         return 0
+
+    cdef int note_outputs(self, const uint64_t* keys, const int32_t* slots, int32_t n, int32_t stored) except -1 nogil:
+        """Blocks of an answer count as seen from now on; returns how many are resident already."""
+        cdef int32_t i, resident = 0
+        if self.seen is not None:
+            if stored > self.room:
+                self.fit_states(stored)
+            self.seen.note_missing(keys, slots, n, stored, self.states)
+        for i in range(n, stored):
+            resident += slots[i] >= 0
+        return resident
 
     cdef void tell_facts(self, RequestFacts* facts, int64_t i) noexcept nogil:
         facts.index = self.request

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.config import NOT_PART_OF_RESULT, RunConfig, option
 from kvbench.errors import ConfigError, TraceError
+from kvbench.replays.outputs import output_column
 from kvbench.replays.parts import ChosenPart, check_columns, choose, parse_capacity
 from kvbench.replays.tierplan import TierPlan, plan_tiers
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
@@ -94,6 +95,8 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
             f"--tails keep has no effect on {trace.name}: its partial last blocks have no ids (tail rule floor)"
         )
     _check_effects(config, trace)
+    if config.store_output:
+        output_column(frozenset(trace.schema.names))
     layout = _layout(config, trace)
     block_tokens = trace.facts.block_tokens
     block_bytes = _bytes_of(config.block_bytes, "block_bytes")

@@ -54,23 +54,25 @@ cdef class TieredReplay(OrderReplay):
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil:
         return (<TierStack>place).reserve(keys, n)
 
-    cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
-                      int64_t offset) except -1 nogil:
+    cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int32_t stored, int64_t readable,
+                      Row* row, int64_t i, int64_t offset) except -1 nogil:
         cdef int32_t* counts = self.tier_rows + i * (2 * self.levels + OTHERS)
         memset(counts, 0, (2 * self.levels + OTHERS) * sizeof(int32_t))
         cdef int64_t first_event = self.log.size if self.log is not None else 0
         self.tell_facts(&(<TierStack>place).request, i)
-        row.hit_blocks = (<TierStack>place).lookup(keys, n, readable)
+        row.hit_blocks = (<TierStack>place).lookup(keys, stored, n, readable)
         self.count_tiers(<TierStack>place, n, row, counts)
         if row.hit_blocks < n:
             self.explain(keys, n, (<TierStack>place).found, row)
             if self.seen is not None:
                 self.explain_tiers(keys, <TierStack>place, n, row, counts)
-        (<TierStack>place).commit(keys, n)
         row.resident_blocks = (<TierStack>place).resident
+        if stored > n:
+            row.resident_blocks -= self.note_outputs(keys, (<TierStack>place).found, n, stored)
+        (<TierStack>place).commit(keys, stored)
         row.stored_blocks = (<TierStack>place).stored
         row.evicted_blocks = (<TierStack>place).evicted
-        row.truncated_blocks = self.note_outcome(keys, n, <TierStack>place)
+        row.truncated_blocks = self.note_outcome(keys, stored, <TierStack>place)
         if debug_build and self.log is not None:
             with gil:
                 self.check_fold(first_event)
@@ -89,9 +91,9 @@ cdef class TieredReplay(OrderReplay):
         return 0
 
     cdef void count_tiers(self, TierStack stack, int32_t n, Row* row, int32_t* counts) noexcept nogil:
-        cdef int32_t i
-        for i in range(row.hit_blocks):
-            counts[stack.credit[i]] += 1
+        cdef int32_t t
+        for t in range(self.levels):
+            counts[t] = stack.level[t].delivered
         counts[2 * self.levels + 2] = stack.overlap
         counts[2 * self.levels + 3] = stack.lost
 

@@ -163,6 +163,7 @@ class TieredCore:
                 time_ns=time_ns[start:stop],
                 facts=None if item.facts is None else item.facts[start:stop],
                 next_use=next_use,
+                outputs=None if keys.outputs is None else keys.outputs[start:stop],
             )
             self._served += stop - start
             if self._every and self._served % self._every == 0:

@@ -185,6 +185,8 @@ def _flags(record: dict[str, Any]) -> list[str]:
 
 def _orphans(core: TieredCore) -> list[int]:
     """Chunks of each tier that cannot hit, because a block before them is in no tier that goes with them."""
+    if not core.tiers:
+        return []
     blocks = [[_blocks_of(store) for store in stores] for stores in core.stores]
     alive = [[np.zeros(store.used, dtype=bool) for store in stores] for stores in core.stores]
     for worker in range(core.plan.config.workers):
