@@ -45,6 +45,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``policy``        eviction policy; None: lru, unless the capacity is infinite. Several: one cell each.
     ``order``         how a request is swept (semantics §5.1).
     ``belady``        the Belady bound beside the result: ``auto``, ``on`` or ``off``.
+    ``recompute``     of a fully cached prompt: ``none`` (a hit is a hit), one ``token``, or its last ``block``.
     ``store_output``  store the blocks that an answer fills, too, once its request is served.
     ``seen``          the set of keys ever seen: ``exact`` or ``off``.
     ``seed``          of every random choice.
@@ -84,6 +85,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     policy: PartChoice | list[PartChoice] | None = None
     order: Literal["tail-first", "head-first", "access"] = "tail-first"
     belady: Literal["auto", "on", "off"] = "auto"
+    recompute: Literal["none", "token", "block"] = "none"
     store_output: bool = False
     seen: Literal["exact", "off"] = "exact"
     seed: int = 0

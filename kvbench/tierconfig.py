@@ -40,6 +40,9 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``spare_own``  a request's own blocks are no victims. If not, room is made for all blocks beyond the
                    hit, resident or not, before any is stored.
     ``fit``        of a request that does not fit, store the ``leading`` blocks, or ``all`` or nothing.
+    ``partial``    a request's partial last block, and a full one that is computed again, needs no room
+                   (``free``), or it is held while the request runs; then its place is the ``first`` to be used
+                   again (vLLM from 0.23 on), or a partial block keeps it until evicted ``in-turn`` (before).
     ``high``       watermark, a share of the capacity: nothing is evicted at allocation; a tier that is
                    so full evicts after a request, down to ``low``, or ``ratio`` of what it holds.
     ``low``, ``ratio``  how far; exactly one goes with ``high``.
@@ -63,6 +66,7 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     order: Literal["tail-first", "head-first"] | None = None
     spare_own: bool = True
     fit: Literal["leading", "all"] = "leading"
+    partial: Literal["free", "first", "in-turn"] = "free"
     high: float | None = None
     low: float | None = None
     ratio: float | None = None
@@ -91,6 +95,8 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(f"{self.setting}: with high goes low or ratio, one of them")
         if self.low is not None and self.high is not None and self.low >= self.high:
             raise ConfigError(f"{self.setting}: low = {self.low:g} is not below high = {self.high:g}")
+        if self.partial != "free" and (self.chunk > 1 or not self.spare_own):
+            raise ConfigError(f"{self.setting}: partial = {self.partial} goes with chunks of one block and spare_own")
         if self.probes < 0:
             raise ConfigError(f"{self.setting}: probes = {self.probes} must not be negative")
         if self.quotas is not None and self.policy is not None:
@@ -98,8 +104,8 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.period_s < 0:
             raise ConfigError(f"{self.setting}: period_s = {self.period_s:g} must not be negative")
         if self.capacity == "infinite":
-            for name in ("policy", "order", "quotas"):
-                if getattr(self, name) is not None:
+            for name in ("policy", "order", "quotas", "partial"):
+                if getattr(self, name) not in (None, "free"):
                     raise ConfigError(
                         f"{self.setting}: {name} has no effect with infinite capacity: nothing is evicted"
                     )

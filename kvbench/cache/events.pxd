@@ -16,6 +16,7 @@ cdef enum EventReason:
     WATERMARK = 5
     FAULT = 6
     RESTART = 7
+    NAMELESS = 8
 
 cdef enum:
     NO_TIER = 255   # `source` of an event that has none

@@ -19,7 +19,8 @@ EVENT_FIELDS = (
 """Layout of one record of :meth:`EventLog.tobytes`, as a NumPy structured type."""
 
 EVENT_KINDS = ("INSERT", "DELETE", "MOVE", "COPY", "CLEAR")
-EVENT_REASONS = ("computed", "evicted", "removed", "promoted", "demoted", "watermark", "fault", "restart")
+EVENT_REASONS = ("computed", "evicted", "removed", "promoted", "demoted", "watermark", "fault", "restart",
+                 "nameless")
 
 
 @cython.final

@@ -52,6 +52,8 @@ cdef class TierStack:
     cdef uint64_t* offered
     cdef int32_t* offered_at
     cdef RequestFacts request
+    cdef int32_t extra                 # blocks that the request at hand holds only while it is served
+    cdef bint has_partial              # one of them is its partial last block
     cdef int32_t hit, resident, stored, evicted, truncated, overlap, lost, refused
 
     cdef int fit(self, int64_t n) except -1 nogil
@@ -78,6 +80,7 @@ cdef class TierStack:
     cdef int admit(self, StackedTier tier, Place* place, Level* level, int32_t t) except -1 nogil
     cdef int fail_puts(self, StackedTier tier, Place* place, Level* level, int32_t t) noexcept nogil
     cdef int store(self, StackedTier tier, Place* place, Level* level, int32_t t, int32_t r) except -1 nogil
+    cdef int32_t hold_extra(self, StackedTier tier, Place* place, Level* level, int32_t missing) except -1 nogil
     cdef int32_t staged_chunks(self, int32_t t) noexcept nogil
     cdef int store_batch(self, StackedTier tier, Place* place, Level* level) except -1 nogil
     cdef int take_sources(self, StackedTier tier, Place* place, int32_t r, int32_t fits) except -1 nogil

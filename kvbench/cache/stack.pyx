@@ -15,7 +15,7 @@ from libc.string cimport memset
 
 from kvbench.cache.seen cimport TRUNCATED
 from kvbench.cache.stacked cimport (
-    DUPLICATE_CHUNKS, FAILED_GETS, FAILED_PUTS, FAULTY, HIT_BLOCKS, LOOKUP_OPERATIONS, LOST_BLOCKS, MOVE_UP,
+    DUPLICATE_CHUNKS, EVICTED_IN_TURN, FAILED_GETS, FAILED_PUTS, FAULTY, HIT_BLOCKS, LOOKUP_OPERATIONS, LOST_BLOCKS, MOVE_UP,
     COPY_UP, NOT_ADMITTED, ON_HIT, ON_LOOKUP, ON_REQUEST, OVERLAP_BLOCKS, PROMOTED_USED_CHUNKS, READ_CHUNKS,
     READ_OPERATIONS, REFUSED_ADMISSION_CHUNKS, REFUSED_FAULT_CHUNKS, REFUSED_FROZEN_CHUNKS, REFUSED_ROOM_CHUNKS,
     RETRIES, STAGED_CHUNKS, TEMPORARY, THROUGH, WRITE_OPERATIONS, WRITTEN_CHUNKS, StackedTier,
@@ -142,7 +142,8 @@ cdef class TierStack:
             self.assign_once(n, 0)
         else:
             self.assign(n, 0)
-        self.hit = min(self.hit, asked)
+        if self.hit > asked:
+            self.hit = asked
         if self.faulty:
             self.fetch()
         for t in range(self.levels - 1):
@@ -428,7 +429,7 @@ cdef class TierStack:
         cdef int32_t j, last, source
         cdef bint duplicates = tier.write == THROUGH and not (tier.admission is not None and tier.admission.asks_presence)
         place.offers = False
-        place.whole = tier.resident == level.chunks and tier.touch_on == ON_REQUEST
+        place.whole = tier.resident == level.chunks and tier.touch_on == ON_REQUEST and not (tier.partial and self.extra)
         if place.whole:
             if duplicates:
                 place.counts[DUPLICATE_CHUNKS] += level.chunks - self.hit // m
@@ -537,6 +538,8 @@ cdef class TierStack:
         tier.stores_of = self.stores_of
         for j in range(level.chunks if place.offers or self.spill else 0):
             missing += (place.mask[j] & STORE) != 0 and tier.slots[j] < 0
+        if tier.partial and self.extra:
+            missing = self.hold_extra(tier, place, level, missing)
         if missing and not tier.spares:
             self.store_batch(tier, place, level)
         else:
@@ -564,6 +567,35 @@ cdef class TierStack:
         if tier.high:
             tier.keep_below_watermark(self.request.time_ns)
         return 0
+
+    cdef int32_t hold_extra(self, StackedTier tier, Place* place, Level* level, int32_t missing) except -1 nogil:
+        """Room for what the request holds only while it is served, too: a partial last block, and a full
+        one that is computed again, whose old copy is a victim like any other. Returns how many
+        blocks are missing then."""
+        cdef int32_t j
+        cdef int32_t pinned = tier.pinned
+        if not tier.limited or not tier.makes_room:
+            return missing
+        for j in range(self.hit):
+            if tier.slots[j] >= 0:
+                pinned += tier.refs[tier.slots[j]] == 1
+                tier.refs[tier.slots[j]] += 1
+        try:
+            tier.free_room(min(missing + self.extra, tier.limit - pinned))
+        finally:
+            tier.view.stirs += 1
+            for j in range(self.hit):
+                if tier.slots[j] >= 0:
+                    tier.refs[tier.slots[j]] -= 1
+        for j in range(self.hit, level.chunks):
+            if tier.slots[j] >= 0 and not tier.holds(tier.slots[j], level.keys[j]):
+                tier.slots[j] = ABSENT
+                place.mask[j] = STORE
+                place.origin[j] = NO_LEVEL
+                missing += 1
+        if self.has_partial and tier.partial == EVICTED_IN_TURN and tier.used < tier.limit:
+            tier.add_nameless(level.chunks)
+        return missing
 
     cdef int32_t staged_chunks(self, int32_t t) noexcept nogil:
         cdef int32_t m = self.level[t].multiple
@@ -719,6 +751,7 @@ cdef class TierStack:
         self.request.index = request
         self.request.time_ns = time_ns
         self.reserve(first, n)
+        self.extra = self.has_partial = False
         hit = self.lookup(first, n, n, n)
         self.commit(first, n)
         return hit

@@ -22,6 +22,11 @@ cdef enum TouchOn:
     ON_LOOKUP = 2
     NEVER_TOUCHED = 3
 
+cdef enum PartialBlock:
+    NO_ROOM_NEEDED = 0
+    REUSED_FIRST = 1
+    EVICTED_IN_TURN = 2
+
 # Counters of a store; TIER_COUNTS in stacked.pyx has their names.
 cdef enum:
     HIT_BLOCKS = 0
@@ -77,6 +82,7 @@ cdef class StackedTier(Tier):
     cdef readonly int promotion
     cdef readonly int touch_on
     cdef readonly bint spares         # a request's own blocks are no victims
+    cdef readonly int partial         # what becomes of a request's partial last block
     cdef readonly bint whole          # stores all of a request or nothing
     cdef readonly int32_t high        # watermark in chunks, 0: none
     cdef readonly int32_t low
@@ -101,6 +107,7 @@ cdef class StackedTier(Tier):
     cdef void take_view(self, StackedTier above) noexcept nogil
     cdef int hand_down(self, const int32_t* victims, int32_t n) except -1 nogil
     cdef void note_ages(self, const int32_t* victims, int32_t n) noexcept nogil
+    cdef int add_nameless(self, int32_t depth) except -1 nogil
     cdef int take_out(self, int32_t slot) except -1 nogil
     cdef int free_room(self, int32_t chunks) except -1 nogil
     cdef int keep_below_watermark(self, int64_t now_ns) except -1 nogil

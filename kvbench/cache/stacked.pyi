@@ -32,6 +32,7 @@ class StackedTier(Tier):
         touch_on: str = "request",
         spares: bool = True,
         whole: bool = False,
+        partial: str = "free",
         high: int = 0,
         low: int = 0,
         ratio: float = 0.0,

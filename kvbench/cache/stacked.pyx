@@ -9,10 +9,11 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from kvbench.cache.events cimport (
-    CLEAR, COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NO_EVENT, PROMOTED, RESTART, WATERMARK, Event,
+    CLEAR, COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NAMELESS, NO_EVENT, PROMOTED, RESTART, WATERMARK, Event,
 )
 from kvbench.cache.tier cimport Tier
 from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.hashing cimport mix64
 from kvbench.memory cimport Int32Memory, no_memory
 
 from kvbench.errors import ConfigError
@@ -29,6 +30,7 @@ cdef extern from *:
 
 WRITE_MODES = {"through": THROUGH, "back": BACK, "none": NO_WRITES, "spill": SPILL}
 PROMOTIONS = {"copy": COPY_UP, "move": MOVE_UP, "none": NO_PROMOTION, "temporary": TEMPORARY}
+PARTIALS = {"free": NO_ROOM_NEEDED, "first": REUSED_FIRST, "in-turn": EVICTED_IN_TURN}
 TOUCHES = {"request": ON_REQUEST, "hit": ON_HIT, "lookup": ON_LOOKUP, "never": NEVER_TOUCHED}
 
 TIER_COUNTS = (
@@ -60,6 +62,9 @@ cdef class StackedTier(Tier):
     ``spares``     whether a request's own blocks are spared when room is made for it. If not, room is
                    made for all of its blocks beyond the hit, resident or not (LMCache).
     ``whole``      store all of a request's blocks or none, instead of the leading ones that fit.
+    ``partial``    a request's partial last block, and a full one that is computed again, needs no room
+                   (``free``), or is held while the request runs, and then its place is the ``first`` to be
+                   used again, or that of a partial block is kept until it is evicted ``in-turn``.
     ``high``, ``low``, ``ratio``, ``period_ns``
                    watermark in chunks: with ``high`` set nothing is evicted at allocation; after a
                    request, at most once in ``period_ns``, a tier that holds ``high`` chunks evicts down
@@ -67,7 +72,7 @@ cdef class StackedTier(Tier):
     """
 
     def __cinit__(self, EvictionPolicy policy=None, *, int32_t multiple=1, str write="through",
-                  str promotion="copy", str touch_on="request", bint spares=True, bint whole=False,
+                  str promotion="copy", str touch_on="request", bint spares=True, bint whole=False, str partial="free",
                   int32_t high=0, int32_t low=0, double ratio=0.0, int64_t period_ns=0,
                   AdmissionFilter admission=None, Seen seen=None, **kwargs):
         self.multiple = multiple
@@ -76,6 +81,7 @@ cdef class StackedTier(Tier):
         self.touch_on = TOUCHES[touch_on]
         self.spares = spares
         self.whole = whole
+        self.partial = PARTIALS[partial]
         self.high = high
         self.low = low
         self.ratio = ratio
@@ -184,6 +190,27 @@ cdef class StackedTier(Tier):
         self.view.slots = NULL
         self.view.next_use = NULL
         self.view.parent = -1
+
+    cdef int add_nameless(self, int32_t depth) except -1 nogil:
+        """Keep a partial block without identity, as the oldest of its request. Its key is nobody's: a
+        mix of the request's number, alike in every run."""
+        cdef uint64_t key = mix64(mix64(<uint64_t>self.view.request.index) ^ 0x6e616d656c657373ULL) | 1ULL << 63
+        cdef int32_t slot
+        if self.table.find(key) >= 0:
+            return 0
+        slot = self.take_slot(key)
+        self.table.insert(key, slot)
+        self.facts[slot].has_parent = False
+        self.facts[slot].depth = 0
+        self.facts[slot].promoted = 0
+        self.facts[slot].stored_ns = self.view.request.time_ns
+        if self.log is not None:
+            self.record(INSERT, NAMELESS, key, False, 0)
+        self.view.slots = NULL
+        self.view.parent = -1
+        if self.limited:
+            self.tell_one(slot, depth, -1, True)
+        return 0
 
     # -- out -----------------------------------------------------------------------------------
 

@@ -56,6 +56,12 @@ kvbench plugins lists the policies, routers and token databases with their param
     "[default: tail-first]",
 )
 @click.option(
+    "--recompute",
+    type=click.Choice(["none", "token", "block"]),
+    help="What of a fully cached prompt is computed again and counts as no hit: nothing, its last token or its last "
+    "block, as vLLM does.  [default: none]",
+)
+@click.option(
     "--store-output",
     is_flag=True,
     default=None,

@@ -117,6 +117,7 @@ class Core:
             facts=item.facts,
             next_use=next_use,
             outputs=keys.outputs,
+            limits=keys.limits,
         )
         return rows, None
 
@@ -206,6 +207,7 @@ def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
         columns=tuple(sorted(columns)),
         tenants=plans[0].tenants,
         store_output=plans[0].config.store_output,
+        recompute=plans[0].config.recompute,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from kvbench.errors import TraceError
 from kvbench.replays.facts import RequestFacts
 from kvbench.replays.outputs import with_outputs
 from kvbench.tokens import KeyBatch
+from kvbench.trace.columns import numbers
 from kvbench.trace.readahead import read_ahead
 from kvbench.trace.rows import Interner
 
@@ -43,6 +44,7 @@ class KeyedTrace:
     ``keep_tails``  partial last blocks are cacheable.
     ``columns``     columns that a policy looks at.
     ``store_output``  the blocks that answers fill are stored, too.
+    ``recompute``     what of a fully cached prompt is computed again: ``none``, a ``token`` or a ``block``.
     ``tenants``     names of tenants that have the first numbers, in this order.
     """
 
@@ -55,6 +57,7 @@ class KeyedTrace:
         columns: tuple[str, ...] = (),
         tenants: tuple[str, ...] = (),
         store_output: bool = False,
+        recompute: str = "none",
     ) -> None:
         self.trace = trace
         self.keep_tails = keep_tails
@@ -63,6 +66,7 @@ class KeyedTrace:
         self._columns = columns
         self._tenants = tenants
         self.store_output = store_output
+        self.recompute = recompute
 
     @property
     def dense(self) -> bool:
@@ -76,11 +80,20 @@ class KeyedTrace:
         database = self._make_database()
         for batch in read_ahead(self.trace.batches()):
             time_ns, table = facts.of(batch)
-            yield Keyed(batch, self._keys(database, batch), time_ns, table)
+            yield Keyed(batch, self._limited(self._keys(database, batch), batch), time_ns, table)
 
     def numbering(self) -> Numbering:
         """Gives each key a dense id, the same ones in each pass."""
         return Numbering(None if self.dense else Interner())
+
+    def _limited(self, keys: KeyBatch, batch: pa.RecordBatch) -> KeyBatch:
+        """With ``recompute = block`` the last block of a fully cached prompt of whole blocks is no hit."""
+        block_tokens = self.trace.facts.block_tokens
+        if self.recompute != "block" or block_tokens is None:
+            return keys
+        tokens = numbers(batch.column("input_tokens")).astype(np.int64)
+        whole = (tokens % block_tokens == 0) & (keys.cacheable == tokens // block_tokens) & (keys.cacheable > 0)
+        return replace(keys, limits=(keys.cacheable - whole).astype(np.int32))
 
     def _make_database(self) -> TokenDatabase | None:
         if self._tokens is None:

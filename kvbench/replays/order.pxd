@@ -49,6 +49,8 @@ cdef class OrderReplay:
     cdef const int32_t* facts
     cdef const int32_t* next_use
     cdef const int32_t* outputs
+    cdef const int32_t* limits
+    cdef const uint8_t* partials
 
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil
@@ -58,6 +60,7 @@ cdef class OrderReplay:
                    int64_t offset) except -1 nogil
     cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int32_t stored, int64_t readable,
                       Row* row, int64_t i, int64_t offset) except -1 nogil
+    cdef int32_t limit_of(self, int64_t i, int32_t n) noexcept nogil
     cdef int note_outputs(self, const uint64_t* keys, const int32_t* slots, int32_t n, int32_t stored) except -1 nogil
     cdef void tell_facts(self, RequestFacts* facts, int64_t i) noexcept nogil
     cdef int refuse_worker(self, int32_t worker) except -1 nogil

@@ -37,4 +37,6 @@ class OrderReplay:
         facts: npt.NDArray[np.int32] | None = None,
         next_use: npt.NDArray[np.int32] | None = None,
         outputs: npt.NDArray[np.int32] | None = None,
+        limits: npt.NDArray[np.int32] | None = None,
+        partials: npt.NDArray[np.uint8] | None = None,
     ) -> None: ...

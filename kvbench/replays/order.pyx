@@ -76,7 +76,8 @@ cdef class OrderReplay:
 
     def run(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
             int32_t[:, ::1] rows, *, const int64_t[::1] time_ns=None, const int32_t[:, ::1] facts=None,
-            const int32_t[::1] next_use=None, const int32_t[::1] outputs=None):
+            const int32_t[::1] next_use=None, const int32_t[::1] outputs=None,
+            const int32_t[::1] limits=None, const uint8_t[::1] partials=None):
         """Serve one batch of requests.
 
         Request i asks for ``keys[offsets[i]:offsets[i + 1]]``, of which the leading
@@ -86,6 +87,8 @@ cdef class OrderReplay:
         (requests × len(FACTS)) its other facts, and ``next_use``, beside ``keys``, the number of
         the request that asks for each block next. ``outputs`` counts the keys of each request that
         follow the cacheable ones and are not asked for, but stored with it: blocks of its answer.
+        ``limits`` says how many leading blocks of each request may hit, where that is not all, and
+        ``partials`` whether it has a partial last block.
         """
         cdef int64_t n = cacheable.shape[0]
         cdef int64_t i, end
@@ -107,6 +110,8 @@ cdef class OrderReplay:
         if next_use is not None and next_use.shape[0] != keys.shape[0]:
             raise ValueError(f"{next_use.shape[0]} next uses for {keys.shape[0]} keys")
         self.outputs = &outputs[0] if outputs is not None else NULL
+        self.limits = &limits[0] if limits is not None else NULL
+        self.partials = &partials[0] if partials is not None else NULL
         self.time_ns = &time_ns[0] if time_ns is not None else NULL
         self.facts = &facts[0, 0] if facts is not None else NULL
         self.next_use = &next_use[0] if next_use is not None and keys.shape[0] else NULL
@@ -182,14 +187,14 @@ cdef class OrderReplay:
         (<Tier>place).view.next_use = self.next_use + offset if self.next_use != NULL else NULL
         if stored == 1 or (<Tier>place).order == ACCESS:
             # For a single block the orders are one and the same; this one is the shorter way.
-            row.hit_blocks = min(n, (<Tier>place).access(keys, stored, readable))
+            row.hit_blocks = min(self.limit_of(i, n), (<Tier>place).access(keys, stored, readable))
             row.resident_blocks = (<Tier>place).resident
             if row.hit_blocks < n:
                 self.explain(keys, n, (<Tier>place).slots, row)
             if stored > n:
                 row.resident_blocks -= self.note_outputs(keys, (<Tier>place).slots, n, stored)
         else:
-            row.hit_blocks = min(n, (<Tier>place).lookup(keys, stored, readable))
+            row.hit_blocks = min(self.limit_of(i, n), (<Tier>place).lookup(keys, stored, readable))
             row.resident_blocks = (<Tier>place).resident
             if row.hit_blocks < n:
                 self.explain(keys, n, (<Tier>place).slots, row)
@@ -202,6 +207,9 @@ cdef class OrderReplay:
         if row.truncated_blocks and self.seen is not None:
             self.note_truncated(keys, stored, <Tier>place)
         return 0
+
+    cdef int32_t limit_of(self, int64_t i, int32_t n) noexcept nogil:
+        return self.limits[i] if self.limits != NULL else n
 
     cdef int note_outputs(self, const uint64_t* keys, const int32_t* slots, int32_t n, int32_t stored) except -1 nogil:
         """Blocks of an answer count as seen from now on; returns how many are resident already."""

@@ -155,7 +155,7 @@ def _single(value: Any, name: str) -> Any:
 
 TELLS_OF_IDS = (
     *("tokens", "block_tokens", "tail_rule", "id_kind", "id_scope", "tails"),
-    *("capacity", "policy", "order", "seen", "belady", "events", "tiers"),
+    *("capacity", "policy", "order", "seen", "belady", "events", "tiers", "recompute", "store_output"),
 )
 """Settings that mean nothing for a trace without ids."""
 

@@ -60,7 +60,9 @@ cdef class TieredReplay(OrderReplay):
         memset(counts, 0, (2 * self.levels + OTHERS) * sizeof(int32_t))
         cdef int64_t first_event = self.log.size if self.log is not None else 0
         self.tell_facts(&(<TierStack>place).request, i)
-        row.hit_blocks = (<TierStack>place).lookup(keys, stored, n, readable)
+        row.hit_blocks = (<TierStack>place).lookup(keys, stored, self.limit_of(i, n), readable)
+        (<TierStack>place).has_partial = self.partials != NULL and self.partials[i]
+        (<TierStack>place).extra = (<TierStack>place).has_partial + (row.hit_blocks == self.limit_of(i, n) < n)
         self.count_tiers(<TierStack>place, n, row, counts)
         if row.hit_blocks < n:
             self.explain(keys, n, (<TierStack>place).found, row)

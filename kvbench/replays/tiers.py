@@ -82,7 +82,11 @@ class TieredCore:
         self.samples: list[Sample] = []
         workers = config.workers
         stores = sum(tier.stores(workers) for tier in self.tiers)
-        dense = keyed.dense and config.seen == "exact"
+        # Blocks without identity have keys of their own, which are no ids of the trace.
+        nameless = any(tier.config.partial == "in-turn" for tier in self.tiers)
+        dense = keyed.dense and config.seen == "exact" and not nameless
+        self._holds_partials = any(tier.config.partial != "free" for tier in self.tiers)
+        self._block_tokens = keyed.trace.facts.block_tokens
         self._direct = dense and stores <= DIRECT_TABLE_STORES
         self.log = EventLog() if keep_events or workers > 1 else None
         self._seen = make_seen(dense) if config.seen == "exact" else None
@@ -151,6 +155,7 @@ class TieredCore:
             self._tier_rows = np.zeros((count, len(self.columns)), dtype=np.int32)
         rows, tier_rows = self._rows[:count], self._tier_rows[:count]
         time_ns = item.time_ns if item.time_ns is not None else numbers(item.batch.column("arrival_ns"))
+        partials = self._partials(item)
         for start, stop in self._pieces(item):
             self._set_faults(self._served, int(time_ns[start]))
             keys = item.keys
@@ -164,11 +169,20 @@ class TieredCore:
                 facts=None if item.facts is None else item.facts[start:stop],
                 next_use=next_use,
                 outputs=None if keys.outputs is None else keys.outputs[start:stop],
+                limits=None if keys.limits is None else keys.limits[start:stop],
+                partials=None if partials is None else partials[start:stop],
             )
             self._served += stop - start
             if self._every and self._served % self._every == 0:
                 self.sample(int(time_ns[stop - 1]))
         return rows, tier_rows
+
+    def _partials(self, item: Keyed) -> npt.NDArray[np.uint8] | None:
+        """Which requests have a partial last block, where some tier has to make room for it."""
+        if not self._holds_partials or self._block_tokens is None:
+            return None
+        partial = numbers(item.batch.column("input_tokens")) % self._block_tokens != 0
+        return np.asarray(partial, dtype=np.uint8)
 
     def sample(self, time_ns: int) -> None:
         """Note how all stores are now."""
@@ -251,6 +265,7 @@ class TieredCore:
             touch_on=config.touch_on,
             spares=config.spare_own,
             whole=config.fit == "all",
+            partial=config.partial,
             admission=admission,
             seen=self._seen,
             **watermark,

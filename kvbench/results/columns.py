@@ -47,9 +47,12 @@ class RequestColumns:
     infinite_hit_blocks: Int64s
     belady_hit_blocks: Int64s | None
     tier_names: tuple[str, ...] = ()
+    held_back_tokens: int = 0
 
     @classmethod
-    def of(cls, served: Served, block_tokens: int | None, tiers: Sequence[str] = ()) -> RequestColumns:
+    def of(
+        cls, served: Served, block_tokens: int | None, tiers: Sequence[str] = (), *, recompute: str = "none"
+    ) -> RequestColumns:
         """The columns of ``served``, by a stack of ``tiers`` if there is one."""
         batch = served.batch
         counts = {name: served.rows[:, i] for i, name in enumerate(COUNTS)}
@@ -59,6 +62,7 @@ class RequestColumns:
         has_output = "output_tokens" in batch.schema.names
         full = input_tokens // block_tokens if block_tokens else np.zeros_like(input_tokens)
         blocks = counts["blocks"].astype(np.int64)
+        counts |= _recomputed(served, counts)
         return cls(
             batch,
             block_tokens,
@@ -72,8 +76,19 @@ class RequestColumns:
             np.maximum(counts["infinite_hit_blocks"], 0).astype(np.int64),
             None if served.belady is None else served.belady.astype(np.int64),
             tuple(tier_count_names(tiers)) if served.tiers is not None else (),
+            int(recompute == "token"),
         )
 
     def tokens_of(self, blocks: Int64s) -> Int64s:
         """Tokens in the leading ``blocks`` of each request; a partial last block counts its own."""
-        return np.minimum(blocks * (self.block_tokens or 0), self.input_tokens)
+        return np.minimum(blocks * (self.block_tokens or 0), self.input_tokens - self.held_back_tokens)
+
+
+def _recomputed(served: Served, counts: dict[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.int32]]:
+    """A resident last block that may not hit is no gap: it is computed again."""
+    limits = served.keys.limits
+    if limits is None:
+        return {"miss_recomputed_blocks": np.zeros(len(served.rows), np.int32)}
+    capped = (limits < counts["cacheable_blocks"]) & (counts["hit_blocks"] == limits)
+    recomputed = np.where(capped, counts["miss_gap_blocks"], 0).astype(np.int32)
+    return {"miss_recomputed_blocks": recomputed, "miss_gap_blocks": counts["miss_gap_blocks"] - recomputed}

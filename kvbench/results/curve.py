@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kvbench.config import TELLS_OF_TIERS
 from kvbench.errors import ConfigError
 from kvbench.replays.curve import CurvePass
 from kvbench.replays.plan import make_plan
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int | None], None]
     Clock = Callable[[], float]
 
-NOT_OF_CURVES = ("workers", "seen", "capacity", "belady", "order")
+NOT_OF_CURVES = (
+    *("workers", "seen", "capacity", "belady", "order", "tiers", "preset", "recompute", "store_output"),
+    *TELLS_OF_TIERS,
+)
 """Keys of the run configuration that a curve has no use for."""
 KNEE_RATE = "token"
 KNEE_POINTS = 1_000

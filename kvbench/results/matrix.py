@@ -66,7 +66,7 @@ class Cell:
         """Serve one batch and add it up."""
         rows, _ = self.core.serve(item, next_use)
         served = Served(item.batch, item.keys, rows, belady)
-        self.totals.add(RequestColumns.of(served, self.core.block_tokens))
+        self.totals.add(RequestColumns.of(served, self.core.block_tokens, recompute=self.plan.config.recompute))
 
 
 def run_matrix(

@@ -21,6 +21,7 @@ MISS_REASONS = {
     "miss_evicted_blocks": "it was stored once and has been evicted since",
     "miss_other_worker_blocks": "another worker holds it",
     "miss_gap_blocks": "it is resident, but an earlier block of the request is not",
+    "miss_recomputed_blocks": "it is resident, and the last one of a fully cached prompt, which is computed again",
     "miss_truncated_blocks": "its last request left no room for it",
     "miss_not_admitted_blocks": "it was asked for before, and no tier had taken it",
     "miss_fault_blocks": "a fault lost it or kept it from being stored",
@@ -28,6 +29,9 @@ MISS_REASONS = {
 }
 """Why a block that was not hit was missing; hits and misses add up to the blocks asked for."""
 
+
+FOUND_REASONS = ("miss_gap_blocks", "miss_recomputed_blocks")
+"""Reasons of blocks that are resident, which need no memory of what was asked for before."""
 
 TIER_REASONS = ("miss_not_admitted_blocks", "miss_fault_blocks")
 """Reasons that there are with a stack of tiers only."""
@@ -69,7 +73,7 @@ COMPUTED: tuple[RequestColumn, ...] = (
     RequestColumn("evicted_blocks", _count("evicted_blocks"), "blocks evicted to make room"),
     RequestColumn("truncated_blocks", _count("truncated_blocks"), "blocks left out because they do not fit"),
     *(
-        RequestColumn(name, _count(name), text, needs="ids" if name == "miss_gap_blocks" else "seen")
+        RequestColumn(name, _count(name), text, needs="ids" if name in FOUND_REASONS else "seen")
         for name, text in MISS_REASONS.items()
         if name not in ("miss_partial_blocks", "miss_other_worker_blocks", *TIER_REASONS)
     ),

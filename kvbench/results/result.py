@@ -150,8 +150,8 @@ def _misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int |
             misses[reason] = totals.partial_blocks if has_ids else None
         elif column in TIER_REASONS:
             misses[reason] = totals.counts.get(column, 0) if has_seen else None
-        elif reason in ("gap", "other_worker"):
-            misses[reason] = totals.counts[column] if has_ids else None
+        elif reason in ("gap", "other_worker", "recomputed"):
+            misses[reason] = totals.counts.get(column, 0) if has_ids else None
         else:
             misses[reason] = totals.counts[column] if has_seen else None
     return misses

@@ -160,7 +160,7 @@ class Recorder:
 
     def add(self, engine: Engine, served: Served, first: int) -> None:
         """Take in one served batch, whose first request is number ``first``."""
-        columns = RequestColumns.of(served, self._block_tokens, self._tiers)
+        columns = RequestColumns.of(served, self._block_tokens, self._tiers, recompute=self._plan.config.recompute)
         self.totals.add(columns)
         sinks: list[Sink] = [sink for sink in (self._requests, self._kept) if sink is not None]
         if sinks:

@@ -83,6 +83,9 @@ class Totals:
         for name, value in zip(COUNTS, columns.rows.sum(axis=0, dtype=np.int64).tolist(), strict=True):
             if name in self.counts:
                 self.counts[name] += value
+        recomputed = int(counts["miss_recomputed_blocks"].sum(dtype=np.int64))
+        self.counts["miss_recomputed_blocks"] = self.counts.get("miss_recomputed_blocks", 0) + recomputed
+        self.counts["miss_gap_blocks"] -= recomputed
         arrival_ns = numbers(columns.batch.column("arrival_ns"))
         if len(arrival_ns):
             self._first_ns = int(arrival_ns[0]) if self._first_ns is None else self._first_ns

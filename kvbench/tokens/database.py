@@ -35,12 +35,14 @@ class KeyBatch:
     ``offsets``    int64, n + 1; request i has ``keys[offsets[i]:offsets[i + 1]]``.
     ``cacheable``  int32, n; how many leading blocks of request i may be stored.
     ``outputs``    int32, n; how many blocks that the answer fills follow those; None: none.
+    ``limits``     int32, n; how many leading blocks may hit, where the last one is computed again; None: all.
     """
 
     keys: npt.NDArray[np.uint64]
     offsets: npt.NDArray[np.int64]
     cacheable: npt.NDArray[np.int32]
     outputs: npt.NDArray[np.int32] | None = None
+    limits: npt.NDArray[np.int32] | None = None
 
 
 class TokenDatabase(ABC):

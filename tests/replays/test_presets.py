@@ -120,6 +120,8 @@ OTHER: dict[str, Any] = {
     "period_s": 30.0,
     "device": "s3",
     "probes": 1,
+    "partial": {"first": "free"},
+    "recompute": {"block": "none"},
     "capacity": 170,
 }
 """For each setting another value than the preset's."""
