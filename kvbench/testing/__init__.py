@@ -3,6 +3,7 @@
     policies.py     the contract of eviction policies
     routers.py      the contract of router policies
     databases.py    the contract of token databases
+    admissions.py   the contract of admission filters
     stories.py      what happens to a tier, drawn by hypothesis
     strategies.py   requests that share prefixes
     traces.py       a small valid trace
@@ -21,9 +22,11 @@ import pytest
 
 # Before the modules are imported: a failing assert in a contract then shows its values.
 pytest.register_assert_rewrite(
-    "kvbench.testing.databases", "kvbench.testing.parts", "kvbench.testing.policies", "kvbench.testing.routers"
+    *("kvbench.testing.admissions", "kvbench.testing.databases", "kvbench.testing.parts"),
+    *("kvbench.testing.policies", "kvbench.testing.routers"),
 )
 
+from kvbench.testing.admissions import AdmissionFilterContract  # noqa: E402
 from kvbench.testing.databases import TokenDatabaseContract  # noqa: E402
 from kvbench.testing.policies import EvictionPolicyContract  # noqa: E402
 from kvbench.testing.routers import RouterPolicyContract  # noqa: E402
@@ -32,6 +35,7 @@ from kvbench.testing.strategies import Keys, requests  # noqa: E402
 from kvbench.testing.traces import small_trace  # noqa: E402
 
 __all__ = [
+    "AdmissionFilterContract",
     "EvictionPolicyContract",
     "Keys",
     "RouterPolicyContract",

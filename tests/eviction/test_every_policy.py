@@ -13,7 +13,8 @@ import kvbench
 from kvbench.plugins import load_registry
 from kvbench.specs import EvictionPolicySpec
 
-SPECS = load_registry(autoload=False).specs(EvictionPolicySpec)
+SPECS = [spec for spec in load_registry(autoload=False).specs(EvictionPolicySpec) if spec.name != "keep"]
+"""All that evict."""
 COUNTS_BY_HASH = {"w-tinylfu", "kvbm-multilru"}
 """Policies that count uses in a sketch, which other ids fill otherwise."""
 

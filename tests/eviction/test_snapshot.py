@@ -15,7 +15,11 @@ from kvbench.plugins import load_registry
 from kvbench.replays.order import COUNTS, FACTS, OrderReplay
 from kvbench.specs import EvictionPolicySpec
 
-POLICIES = [spec.name for spec in load_registry(autoload=False).specs(EvictionPolicySpec) if not spec.looks_ahead]
+POLICIES = [
+    spec.name
+    for spec in load_registry(autoload=False).specs(EvictionPolicySpec)
+    if not spec.looks_ahead and spec.name != "keep"  # which evicts nothing
+]
 CAPACITY = 60
 SECOND_NS = 1_000_000_000
 NEVER = 2**31 - 1

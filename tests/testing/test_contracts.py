@@ -7,8 +7,13 @@ from typing import Any, ClassVar
 import pytest
 
 from kvbench.plugins import load_registry
-from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
-from kvbench.testing import EvictionPolicyContract, RouterPolicyContract, TokenDatabaseContract
+from kvbench.specs import AdmissionSpec, EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.testing import (
+    AdmissionFilterContract,
+    EvictionPolicyContract,
+    RouterPolicyContract,
+    TokenDatabaseContract,
+)
 
 BUILTIN = load_registry(autoload=False)
 # A policy that looks ahead cannot be driven without a trace; it has tests of its own.
@@ -35,6 +40,11 @@ class TestRouterPolicies(Parametrized, RouterPolicyContract):
 
 @pytest.mark.parametrize("part", BUILTIN.names(TokenDatabaseSpec), indirect=True)
 class TestTokenDatabases(Parametrized, TokenDatabaseContract):
+    pass
+
+
+@pytest.mark.parametrize("part", BUILTIN.names(AdmissionSpec), indirect=True)
+class TestAdmissionFilters(Parametrized, AdmissionFilterContract):
     pass
 
 
