@@ -530,9 +530,11 @@ cdef class TierStack:
     cdef int store(self, StackedTier tier, Place* place, Level* level, int32_t t, int32_t r) except -1 nogil:
         """Bring one store up to date: sources first, then room, then the sweep."""
         cdef int32_t j, fits, staged, missing = 0
+        cdef int32_t evicted = tier.evicted
         if tier.received:
             # Blocks came down into it since it was looked at.
             tier.lookup(level.keys, level.chunks, level.chunks)
+            tier.evicted = evicted
         tier.mask = NULL if place.whole else place.mask
         tier.origin = place.origin
         tier.stores_of = self.stores_of
@@ -564,6 +566,7 @@ cdef class TierStack:
             place.counts[WRITTEN_CHUNKS] += staged
         place.counts[WRITE_OPERATIONS] += tier.stored > 0
         tier.mask = NULL
+        tier.origin = NULL
         if tier.high:
             tier.keep_below_watermark(self.request.time_ns)
         return 0

@@ -115,7 +115,7 @@ cdef class StackedTier(Tier):
 
     cdef int note_stored(self, const uint64_t* keys, int32_t i, int32_t slot) except -1 nogil:
         cdef SlotFacts* facts = &self.facts[slot]
-        cdef int source = self.origin[i]
+        cdef int source = self.origin[i] if self.origin != NULL else -1  # NULL: served without a stack
         cdef bint moved = source <= -2
         cdef Event* event
         if moved:
