@@ -209,6 +209,12 @@ def kvbench_eviction_policies() -> Iterator[EvictionPolicySpec]:
         source="Jiang, Zhang, SIGMETRICS 2002; libCacheSim 0.3.5",
     )
     yield EvictionPolicySpec(
+        "lmcache-mp-arc",
+        "kvbench.eviction.lmcache_mp_arc:LmcacheMpArc",
+        "ARC as LMCache's multi-process server evicts",
+        source="LMCache 0.5.6 v1/distributed/eviction_policy",
+    )
+    yield EvictionPolicySpec(
         "lru",
         "kvbench.eviction.lru:Lru",
         "evict the block whose last use is oldest",

@@ -6,6 +6,7 @@ the other way round; options override the file.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 NOT_PART_OF_RESULT = ("trace", "output", "events", "timeline", "force")
 """Keys that say where files are; they stay out of a result's manifest."""
+
+MAX_RETRIES = 1_000
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,6 +166,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             tier.check()
             if tier.name in names[:at]:
                 raise ConfigError(f"two tiers are called {tier.name}")
+            if tier.scope == "host" and self.workers == 1:
+                raise ConfigError(f"{tier.setting}: scope host has no effect with one worker; give --workers")
             if tier.scope == "host" and self.workers_per_host == 1:
                 raise ConfigError(f"{tier.setting}: scope host is scope worker unless --workers-per-host is above 1")
             if tier.scope == "cluster" and self.workers == 1:
@@ -182,6 +187,24 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError("--timeline-every has no effect without --timeline")
         if self.faults is None and self.retries:
             raise ConfigError("--retries has no effect without --faults")
+        if not 0 <= self.retries <= MAX_RETRIES:
+            raise ConfigError(f"--retries = {self.retries} must be from 0 to {MAX_RETRIES:,}")
+        self._check_effects(tiers)
+
+    def _check_effects(self, tiers: list[TierConfig]) -> None:
+        """Settings of the run that mean nothing for these tiers."""
+        if tiers and self.order != "tail-first" and all(t.capacity == "infinite" or t.order is not None for t in tiers):
+            raise ConfigError(f"--order {self.order} has no effect: no tier evicts in an order other than its own")
+        if self.belady == "on" and (not tiers or any(tier.capacity == "infinite" for tier in tiers)):
+            raise ConfigError("--belady on has no effect unless every tier has a capacity")
+        if len(tiers) == 1 and self.placement == "exclusive":
+            raise ConfigError("--placement exclusive has no effect with one tier")
+        rate = self.prefill_tokens_per_s
+        if rate is not None and not 0 < rate < math.inf:
+            raise ConfigError(f"--prefill-tokens-per-s = {rate:g} must be a positive, finite rate")
+        for name in ("devices", "prefill_tokens_per_s"):
+            if getattr(self, name) is not None and all(tier.device is None for tier in tiers):
+                raise ConfigError(f"{option(name)} has no effect: no tier has a device")
 
     def _check_spill(self, tier: TierConfig, *, last: bool) -> None:
         """With placement spill only the last tier makes room."""
@@ -194,6 +217,25 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 "the last tier makes room"
             )
 
+    def _check_moves(self, tiers: list[TierConfig], at: int) -> None:
+        """Tiers that blocks move between have equal chunks, and ranks both or neither."""
+        tier = tiers[at]
+        exclusive = self.placement == "exclusive"
+        pushers = (
+            [tiers[at - 1]] if tier.write == "back" or (tier.write is None and self.placement != "inclusive") else []
+        )
+        pullers = [each for each in tiers[:at] if each.promotion == "move" or (each.promotion is None and exclusive)]
+        for other in (*pushers, *pullers):
+            if tier.chunk != other.chunk:
+                raise ConfigError(
+                    f"{tier.setting}: blocks move from and to tier {other.name}, so chunks must be equal: "
+                    f"{tier.chunk} and {other.chunk}"
+                )
+            if (tier.scope == "rank") != (other.scope == "rank"):
+                raise ConfigError(
+                    f"{tier.setting}: blocks move from and to tier {other.name}, so both or none are of scope rank"
+                )
+
     def _check_place(self, tiers: list[TierConfig], at: int) -> None:
         """What a tier's settings mean where it stands in the stack."""
         tier = tiers[at]
@@ -201,23 +243,20 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"{tier.setting}: write back needs a tier above that evicts")
         if at == len(tiers) - 1 and tier.promotion is not None:
             raise ConfigError(f"{tier.setting}: promotion has no effect in the last tier: nothing is hit below it")
+        moves = tier.promotion == "move" or (tier.promotion is None and self.placement == "exclusive")
+        if not tier.spare_own and (tier.fit == "all" or (moves and at < len(tiers) - 1)):
+            raise ConfigError(f"{tier.setting}: spare_own = false goes with fit leading, and with no promotion move")
         if self.placement == "spill":
             self._check_spill(tier, last=at == len(tiers) - 1)
         if self.placement == "spill" and (tier.write is not None or tier.promotion is not None):
             raise ConfigError(f"{tier.setting}: write and promotion have no effect with placement spill")
         if at == 0:
             return
+        self._check_moves(tiers, at)
         above = tiers[at - 1]
         if tier.chunk % above.chunk:
             raise ConfigError(
                 f"{tier.setting}: chunk = {tier.chunk} is no multiple of that of tier {above.name}, {above.chunk}"
-            )
-        moves = tier.write == "back" or above.promotion == "move" or self.placement != "inclusive"
-        if moves and tier.chunk != above.chunk:
-            raise ConfigError(f"{tier.setting}: blocks move from and to tier {above.name}, so chunks must be equal")
-        if moves and (tier.scope == "rank") != (above.scope == "rank"):
-            raise ConfigError(
-                f"{tier.setting}: blocks move between it and tier {above.name}, so both or none are of scope rank"
             )
         if tier.write == "back" and above.capacity == "infinite":
             raise ConfigError(f"{tier.setting}: write back has no effect below tier {above.name}, which never evicts")

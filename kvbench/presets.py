@@ -15,7 +15,10 @@ from typing import Any
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 
-WITHOUT_BOUND = ("policy", "order", "quotas", "high", "low", "ratio", "period_s")
+WITHOUT_BOUND = (
+    *("policy", "order", "quotas", "high", "low", "ratio", "period_s"),
+    *("partial", "touch_on", "spare_own", "fit"),
+)
 """Keys of a tier that mean nothing once a user gives it infinite capacity."""
 
 

@@ -18,6 +18,9 @@ Scope = Literal["rank", "worker", "host", "cluster"]
 SCOPES: tuple[Scope, ...] = ("rank", "worker", "host", "cluster")
 """From the narrowest to the widest set of workers that share a tier's contents, capacity and device."""
 
+MAX_CHUNK = 2**30
+MAX_PERIOD_S = 1e9
+
 
 class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One tier of the stack; the first one is the fastest (semantics §6).
@@ -37,8 +40,8 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``touch_on``   which blocks count as used: all of a ``request`` that are resident, those that this
                    tier delivered (``hit``), the same when they are looked up (``lookup``), or ``never``.
     ``order``      in which a request is swept; None: as the run's.
-    ``spare_own``  a request's own blocks are no victims. If not, room is made for all blocks beyond the
-                   hit, resident or not, before any is stored.
+    ``spare_own``  a request's own blocks are no victims. If not, room is made for all blocks that this
+                   tier did not deliver, resident or not, before any is stored.
     ``fit``        of a request that does not fit, store the ``leading`` blocks, or ``all`` or nothing.
     ``partial``    a request's partial last block, and a full one that is computed again, needs no room
                    (``free``), or it is held while the request runs; then its place is the ``first`` to be used
@@ -87,8 +90,8 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 raise ConfigError(f"{self.setting}: {name} = {value:g} is a share above 0 and at most 1")
             if value is not None and self.capacity == "infinite":
                 raise ConfigError(f"{self.setting}: {name} has no effect with infinite capacity; give a capacity")
-        if self.chunk < 1:
-            raise ConfigError(f"{self.setting}: chunk = {self.chunk} must be at least 1 block")
+        if not 1 <= self.chunk <= MAX_CHUNK:
+            raise ConfigError(f"{self.setting}: chunk = {self.chunk} must be 1 to {MAX_CHUNK:,} blocks")
         if self.high is None and (self.low is not None or self.ratio is not None or self.period_s):
             raise ConfigError(f"{self.setting}: low, ratio and period_s have no effect without high")
         if self.high is not None and (self.low is None) == (self.ratio is None):
@@ -101,11 +104,12 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ConfigError(f"{self.setting}: probes = {self.probes} must not be negative")
         if self.quotas is not None and self.policy is not None:
             raise ConfigError(f"{self.setting}: quotas choose the policy, tenant-lru; leave policy out")
-        if self.period_s < 0:
-            raise ConfigError(f"{self.setting}: period_s = {self.period_s:g} must not be negative")
+        if not 0 <= self.period_s <= MAX_PERIOD_S:
+            raise ConfigError(f"{self.setting}: period_s = {self.period_s:g} must be from 0 to {MAX_PERIOD_S:g}")
         if self.capacity == "infinite":
-            for name in ("policy", "order", "quotas", "partial"):
-                if getattr(self, name) not in (None, "free"):
+            defaults = TierConfig(name=self.name)
+            for name in ("policy", "order", "quotas", "partial", "touch_on", "spare_own", "fit"):
+                if getattr(self, name) != getattr(defaults, name):
                     raise ConfigError(
                         f"{self.setting}: {name} has no effect with infinite capacity: nothing is evicted"
                     )
@@ -118,14 +122,20 @@ def parse_tier(text: str) -> dict[str, Any]:
     if not name.strip() or "=" in name:
         raise ConfigError(f"--tier {text}: begin with the tier's name, as in cpu,capacity=64GiB,policy=lru")
     table: dict[str, Any] = {"name": name.strip()}
+    given: set[str] = set()
     for pair in pairs:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not key:
             raise ConfigError(f"--tier {text}: {pair!r} is not of the form key=value")
+        if key in given:
+            raise ConfigError(f"--tier {text}: {key} is given twice")
+        given.add(key)
         part, dot, parameter = key.partition(".")
         if part not in TierConfig.__struct_fields__ or part == "name":
             known = [field for field in TierConfig.__struct_fields__ if field != "name"]
             raise ConfigError(f"--tier {text}: unknown key {part!r}; {did_you_mean(part, known)}")
+        if part == "quotas" and not (dot and parameter):
+            raise ConfigError(f"--tier {text}: quotas are given tenant by tenant, as in quotas.NAME=10GiB")
         if not dot:
             table[key] = {**table[key], "name": value} if isinstance(table.get(key), dict) else value
             continue
@@ -134,6 +144,8 @@ def parse_tier(text: str) -> dict[str, Any]:
             continue
         if part not in ("policy", "device", "admission"):
             raise ConfigError(f"--tier {text}: {part} has no parameters")
+        if parameter == "name":
+            raise ConfigError(f"--tier {text}: the name of the {part} is given as {part}=NAME")
         chosen = table.get(part, {})
         table[part] = {**(chosen if isinstance(chosen, dict) else {"name": chosen}), parameter: value}
     return table

@@ -50,6 +50,7 @@ cdef class EventLog:
         if worker >= self.workers:
             self.meet(worker)
         event = &self.events[self.size]
+        memset(event.padding, 0, sizeof(event.padding))
         event.worker = worker
         event.sequence = self.sequences[worker]
         event.source = NO_TIER

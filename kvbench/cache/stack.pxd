@@ -44,9 +44,12 @@ cdef class TierStack:
     cdef int retries
     cdef uint64_t fault_seed
     cdef bint faulty                   # some fault is in force
-    cdef int32_t* stores_of            # level -> store of this worker
+    cdef PyObject** sources            # level -> store of this worker, of the rank served
+    cdef bint always_pins              # tiers may push blocks down for other reasons than a store
+    cdef const int32_t* next_use       # block -> request that uses it next, or NULL
     cdef int64_t room
     cdef int8_t* credit                # block -> level that delivers it, or -1
+    cdef int8_t* lies_in               # the same, kept up to date while blocks move up
     cdef int32_t* found                # block -> a slot where it is resident anywhere, or negative
     cdef uint8_t* admitted
     cdef uint64_t* offered
@@ -70,6 +73,7 @@ cdef class TierStack:
     cdef bint fails(self, uint64_t key, int32_t t, int32_t salt, uint64_t share) noexcept nogil
     cdef int lose(self, int32_t t, int32_t j) except -1 nogil
     cdef int lose_at(self, StackedTier tier, int32_t j) except -1 nogil
+    cdef bint delivered_by(self, int32_t t, int32_t j) noexcept nogil
     cdef void stage(self, StackedTier tier, int32_t t) noexcept nogil
     cdef void count_reads(self) noexcept nogil
     cdef int touch_hits(self, StackedTier tier, int32_t t) except -1 nogil
@@ -83,8 +87,13 @@ cdef class TierStack:
     cdef int32_t hold_extra(self, StackedTier tier, Place* place, Level* level, int32_t missing) except -1 nogil
     cdef int32_t staged_chunks(self, int32_t t) noexcept nogil
     cdef int store_batch(self, StackedTier tier, Place* place, Level* level) except -1 nogil
+    cdef int make_way(self, StackedTier tier, Level* level, int32_t staged) except -1 nogil
+    cdef int32_t below_of(self, int32_t t, int32_t j) noexcept nogil
+    cdef void follow_moves(self, StackedTier tier, Place* place, Level* level) noexcept nogil
+    cdef bint hides(self, const uint64_t* keys, int32_t i) noexcept nogil
+    cdef bint hidden_in(self, StackedTier tier, uint64_t key) noexcept nogil
     cdef int take_sources(self, StackedTier tier, Place* place, int32_t r, int32_t fits) except -1 nogil
-    cdef bint take_source(self, StackedTier below, int32_t j) except -1 nogil
+    cdef bint take_source(self, StackedTier below, int32_t j, uint64_t key) except -1 nogil
     cdef void pin(self, StackedTier tier, int32_t chunks, int32_t by) noexcept nogil
     cdef int finish(self) except -1 nogil
     cdef int outcome(self, int32_t i) noexcept nogil

@@ -11,7 +11,7 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from kvbench.cache.seen cimport TRUNCATED
 from kvbench.cache.stacked cimport (
@@ -60,8 +60,8 @@ cdef class TierStack:
         self.retries = retries
         self.fault_seed = fault_seed
         self.level = <Level*>calloc(max(self.levels, 1), sizeof(Level))
-        self.stores_of = <int32_t*>calloc(max(self.levels, 1), sizeof(int32_t))
-        if self.level == NULL or self.stores_of == NULL:
+        self.sources = <PyObject**>calloc(max(self.levels, 1), sizeof(PyObject*))
+        if self.level == NULL or self.sources == NULL:
             raise MemoryError("tier stack: no memory")
         for t in range(self.levels):
             self.level[t].ranks = len(tiers[t])
@@ -73,7 +73,10 @@ cdef class TierStack:
                 place.tier = <PyObject*>(<StackedTier?>tiers[t][r])
                 place.counts = (<StackedTier>tiers[t][r]).counts
             self.level[t].multiple = (<StackedTier>tiers[t][0]).multiple
-            self.stores_of[t] = (<StackedTier>tiers[t][0]).store
+            place = &self.level[t].places[0]
+            self.always_pins = self.always_pins or (<StackedTier>tiers[t][0]).high or (
+                (<StackedTier>tiers[t][0]).promotion == TEMPORARY and t < self.levels - 1
+            )
 
     def __dealloc__(self):
         cdef int32_t t, r
@@ -85,7 +88,8 @@ cdef class TierStack:
             free(self.level[t].gathered)
             free(self.level[t].common)
         free(self.level)
-        free(self.stores_of)
+        free(self.sources)
+        free(self.lies_in)
         free(self.credit)
         free(self.found)
         free(self.admitted)
@@ -101,12 +105,13 @@ cdef class TierStack:
             return 0
         n = max(n, 2 * self.room)
         self.credit = <int8_t*>realloc(self.credit, n)
+        self.lies_in = <int8_t*>realloc(self.lies_in, n)
         self.found = <int32_t*>realloc(self.found, n * sizeof(int32_t))
         self.admitted = <uint8_t*>realloc(self.admitted, n)
         self.offered = <uint64_t*>realloc(self.offered, n * sizeof(uint64_t))
         self.offered_at = <int32_t*>realloc(self.offered_at, n * sizeof(int32_t))
         if self.credit == NULL or self.found == NULL or self.admitted == NULL or self.offered == NULL or (
-            self.offered_at == NULL
+            self.offered_at == NULL or self.lies_in == NULL
         ):
             no_memory("request", n)
         for t in range(self.levels):
@@ -182,6 +187,7 @@ cdef class TierStack:
 
     cdef int ask(self, StackedTier tier, int32_t t, int64_t readable) except -1 nogil:
         tier.view.request = self.request
+        tier.view.next_use = self.next_use if self.level[t].multiple == 1 else NULL
         tier.worker = self.worker
         tier.received = False
         tier.mask = NULL
@@ -324,10 +330,12 @@ cdef class TierStack:
         cdef int32_t room = tier.limit - (tier.pinned if tier.makes_room else tier.used)
         if not tier.limited:
             return
+        for i in range(self.level[t].chunks if tier.makes_room else 0):
+            room -= tier.slots[i] >= 0 and tier.refs[tier.slots[i]] == 1  # its own blocks stay
         for i in range(self.hit):
             chunk = i // m
             if self.credit[i] > t and chunk != last:
-                if room == 0:
+                if room <= 0:
                     tier.counts[REFUSED_ROOM_CHUNKS] += 1
                     self.hit = i
                     return
@@ -364,13 +372,21 @@ cdef class TierStack:
                         place.counts[PROMOTED_USED_CHUNKS] += 1
             i = end
 
+    cdef bint delivered_by(self, int32_t t, int32_t j) noexcept nogil:
+        """Whether any block of a chunk came from this tier."""
+        cdef int32_t m = self.level[t].multiple
+        cdef int32_t i
+        for i in range(j * m, min((j + 1) * m, self.hit)):
+            if self.credit[i] == t:
+                return True
+        return False
+
     cdef int touch_hits(self, StackedTier tier, int32_t t) except -1 nogil:
         """Recency at lookup: what this tier delivers becomes the most recent, its head last."""
-        cdef int32_t m = self.level[t].multiple
         cdef int32_t j
         tier.view.slots = NULL
         for j in range(self.level[t].chunks - 1, -1, -1):
-            if j * m < self.hit and self.credit[min((j + 1) * m, self.hit) - 1] == t:
+            if tier.slots[j] >= 0 and self.delivered_by(t, j):
                 tier.view.parent = tier.slots[j - 1] if j > 0 else -1
                 tier.tell_one(tier.slots[j], j, -1, False)
         return 0
@@ -382,12 +398,13 @@ cdef class TierStack:
         cdef int32_t t, r
         cdef Level* level
         cdef PyObject* tier
-        cdef bint offers = self.spill
+        cdef bint offers = self.spill or self.always_pins
         if self.levels == 0:
             return 0
         if self.frozen:
             self.level[0].places[0].counts[REFUSED_FROZEN_CHUNKS] += n - self.hit
             return 0
+        memcpy(self.lies_in, self.credit, self.hit)
         for t in range(self.levels):
             for r in range(self.level[t].ranks):
                 tier = self.level[t].places[r].tier
@@ -440,12 +457,16 @@ cdef class TierStack:
             place.mask[j] = 0
             place.origin[j] = <int8_t>source
             if tier.slots[j] >= 0:
-                if tier.touch_on == ON_REQUEST or (tier.touch_on == ON_HIT and source == t):
+                if tier.touch_on == ON_REQUEST or (tier.touch_on == ON_HIT and self.delivered_by(t, j)):
                     place.mask[j] = TOUCH
                 place.counts[DUPLICATE_CHUNKS] += source == NO_LEVEL and duplicates
                 continue
             if source == NO_LEVEL:
                 place.mask[j] = STORE if tier.write == THROUGH else 0
+                if tier.promotion == MOVE_UP and place.mask[j]:
+                    # Computed again although a tier below has it: that copy moves, and stays the only one.
+                    source = self.below_of(t, j)
+                    place.origin[j] = <int8_t>(-2 - source) if source >= 0 else NO_LEVEL
             elif source == t:
                 place.mask[j] = STORE  # other ranks have it, and this one must
                 place.origin[j] = NO_LEVEL
@@ -529,7 +550,7 @@ cdef class TierStack:
 
     cdef int store(self, StackedTier tier, Place* place, Level* level, int32_t t, int32_t r) except -1 nogil:
         """Bring one store up to date: sources first, then room, then the sweep."""
-        cdef int32_t j, fits, staged, missing = 0
+        cdef int32_t j, s, fits, staged, missing = 0
         cdef int32_t evicted = tier.evicted
         if tier.received:
             # Blocks came down into it since it was looked at.
@@ -537,7 +558,16 @@ cdef class TierStack:
             tier.evicted = evicted
         tier.mask = NULL if place.whole else place.mask
         tier.origin = place.origin
-        tier.stores_of = self.stores_of
+        for s in range(self.levels):
+            self.sources[s] = self.level[s].places[r if self.level[s].ranks > 1 else 0].tier
+        tier.sources = self.sources
+        if place.offers:
+            self.follow_moves(tier, place, level)
+        if tier.promotion == TEMPORARY and t < self.levels - 1:
+            staged = self.staged_chunks(t)
+            self.make_way(tier, level, staged)
+            place.counts[STAGED_CHUNKS] += staged
+            place.counts[WRITTEN_CHUNKS] += staged
         for j in range(level.chunks if place.offers or self.spill else 0):
             missing += (place.mask[j] & STORE) != 0 and tier.slots[j] < 0
         if tier.partial and self.extra:
@@ -559,17 +589,51 @@ cdef class TierStack:
             tier.fill(level.keys, level.chunks, missing, fits)
             if fits < level.chunks:
                 place.counts[REFUSED_ROOM_CHUNKS] += tier.truncated
-        if tier.promotion == TEMPORARY and t < self.levels - 1:
-            staged = self.staged_chunks(t)
-            tier.free_room(staged)
-            place.counts[STAGED_CHUNKS] += staged
-            place.counts[WRITTEN_CHUNKS] += staged
         place.counts[WRITE_OPERATIONS] += tier.stored > 0
         tier.mask = NULL
         tier.origin = NULL
         if tier.high:
             tier.keep_below_watermark(self.request.time_ns)
         return 0
+
+    cdef void follow_moves(self, StackedTier tier, Place* place, Level* level) noexcept nogil:
+        """What a faster tier has drawn up meanwhile comes from there now, and does not move again."""
+        cdef int32_t j, now
+        for j in range(min(level.chunks, self.hit // level.multiple)):
+            if not place.mask[j] & STORE:
+                continue
+            now = self.lies_in[(j + 1) * level.multiple - 1]
+            if now < tier.level and place.origin[j] <= -2:
+                place.mask[j] = 0
+            elif now < tier.level and place.origin[j] >= 0:
+                place.origin[j] = <int8_t>now
+
+    cdef int make_way(self, StackedTier tier, Level* level, int32_t staged) except -1 nogil:
+        """Room for what passes through, at the expense of others' blocks; it is free again afterwards."""
+        cdef int32_t j
+        if not tier.limited or staged <= tier.limit - tier.used:
+            return 0
+        for j in range(level.chunks):
+            if tier.slots[j] >= 0:
+                tier.refs[tier.slots[j]] += 1
+        try:
+            tier.free_room(staged)
+        finally:
+            tier.view.stirs += 1
+            for j in range(level.chunks):
+                if tier.slots[j] >= 0:
+                    tier.refs[tier.slots[j]] -= 1
+        return 0
+
+    cdef int32_t below_of(self, int32_t t, int32_t j) noexcept nogil:
+        """The fastest tier below that has a chunk, or -1."""
+        cdef int32_t s
+        cdef PyObject* below
+        for s in range(t + 1, self.levels):
+            below = self.level[s].places[0].tier
+            if j < self.level[s].chunks and (<StackedTier>below).slots[j] >= 0:
+                return s
+        return NO_LEVEL
 
     cdef int32_t hold_extra(self, StackedTier tier, Place* place, Level* level, int32_t missing) except -1 nogil:
         """Room for what the request holds only while it is served, too: a partial last block, and a full
@@ -625,9 +689,12 @@ cdef class TierStack:
             if wanted < room:
                 wanted += 1
                 continue
-            tier.truncated += tier.slots[j] < 0
-            place.counts[REFUSED_ROOM_CHUNKS] += tier.slots[j] < 0
+            if tier.slots[j] >= 0:
+                place.mask[j] |= NO_ROOM
+                continue
             place.mask[j] = NO_ROOM
+            tier.truncated += 1
+            place.counts[REFUSED_ROOM_CHUNKS] += 1
         if tier.makes_room:
             tier.free_room(wanted)
         for j in range(level.chunks):
@@ -652,14 +719,17 @@ cdef class TierStack:
                 continue
             s = -2 - place.origin[j]
             below = self.level[s].places[r if self.level[s].ranks > 1 else 0].tier
-            if not self.take_source(<StackedTier>below, j):
-                place.origin[j] = <int8_t>s
+            if self.take_source(<StackedTier>below, j, self.level[s].keys[j]):
+                if (j + 1) * self.level[s].multiple <= self.hit:
+                    self.lies_in[(j + 1) * self.level[s].multiple - 1] = <int8_t>tier.level
+            else:
+                place.origin[j] = <int8_t>s if (j + 1) * self.level[s].multiple <= self.hit else NO_LEVEL
         return 0
 
-    cdef bint take_source(self, StackedTier below, int32_t j) except -1 nogil:
+    cdef bint take_source(self, StackedTier below, int32_t j, uint64_t key) except -1 nogil:
         cdef int32_t slot = below.slots[j]
         cdef int32_t ours = 1 + (below.limited and below.spares)
-        if slot < 0 or below.refs[slot] > ours:
+        if slot < 0 or not below.holds(slot, key) or below.refs[slot] > ours:
             return False
         below.pinned -= below.refs[slot] > 1
         below.take_out(slot)
@@ -693,11 +763,30 @@ cdef class TierStack:
                 slot = (<StackedTier>tier).slots[j]
                 if slot >= 0 or slot <= STORED_NOW:
                     return 0
-                if not self.frozen and not self.level[t].places[r].whole:
-                    reasons |= self.level[t].places[r].mask[j]
+                if self.frozen or self.level[t].places[r].whole:
+                    continue
+                if self.level[t].places[r].mask[j] & STORE and j < (<StackedTier>tier).fits:
+                    return 0  # its policy turned it away at once, which is an eviction
+                reasons |= self.level[t].places[r].mask[j]
         if reasons & (STORE | NO_ROOM):
             return TRUNCATED
         return FAULTY if reasons & FAILED else NOT_ADMITTED
+
+    cdef bint hides(self, const uint64_t* keys, int32_t i) noexcept nogil:
+        """Whether a block is in a tier that a fault or a freeze keeps from being asked."""
+        cdef int32_t t, last
+        cdef PyObject* tier
+        for t in range(self.levels):
+            last = (i // self.level[t].multiple + 1) * self.level[t].multiple - 1
+            tier = self.level[t].places[0].tier
+            if last < self.level[t].chunks * self.level[t].multiple and ((<StackedTier>tier).unhealthy or (
+                self.frozen and t > 0
+            )) and self.hidden_in(<StackedTier>tier, keys[last]):
+                return True
+        return False
+
+    cdef bint hidden_in(self, StackedTier tier, uint64_t key) noexcept nogil:
+        return tier.table.find(key) >= 0
 
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
         """Get ready for a batch of keys."""
@@ -755,6 +844,7 @@ cdef class TierStack:
         self.request.time_ns = time_ns
         self.reserve(first, n)
         self.extra = self.has_partial = False
+        self.next_use = NULL
         hit = self.lookup(first, n, n, n)
         self.commit(first, n)
         return hit

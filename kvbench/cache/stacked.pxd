@@ -1,3 +1,4 @@
+from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.cache.admission cimport AdmissionFilter
@@ -101,8 +102,9 @@ cdef class StackedTier(Tier):
     cdef uint64_t get_fails, put_fails
     # Of the request at hand: position -> tier that delivered it, -1: computed; and whether it moves.
     cdef const int8_t* origin
-    cdef const int32_t* stores_of     # level -> store of the worker served
+    cdef PyObject** sources           # level -> store that such a tier delivered from
 
+    cdef bint still_in(self, StackedTier source, uint64_t key) noexcept nogil
     cdef int receive(self, StackedTier above, int32_t slot) except -1 nogil
     cdef void take_view(self, StackedTier above) noexcept nogil
     cdef int hand_down(self, const int32_t* victims, int32_t n) except -1 nogil

@@ -4,6 +4,7 @@ A block leaves a tier in one operation with one event: MOVE to the tier below (`
 there), MOVE up (promotion ``move``), or DELETE. Room is made before anything is stored.
 """
 
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
@@ -117,6 +118,7 @@ cdef class StackedTier(Tier):
         cdef SlotFacts* facts = &self.facts[slot]
         cdef int source = self.origin[i] if self.origin != NULL else -1  # NULL: served without a stack
         cdef bint moved = source <= -2
+        cdef int kind
         cdef Event* event
         if moved:
             source = -2 - source
@@ -132,10 +134,15 @@ cdef class StackedTier(Tier):
         if source < 0:
             self.record(INSERT, COMPUTED, keys[i], i > 0, facts.parent)
         else:
-            event = self.record(MOVE if moved else COPY, PROMOTED, keys[i], i > 0, facts.parent)
+            # What came with a larger chunk, or has left its place since, is no copy of something there.
+            kind = MOVE if moved else COPY if self.still_in(<StackedTier>self.sources[source], keys[i]) else INSERT
+            event = self.record(kind, PROMOTED, keys[i], i > 0, facts.parent)
             event.source = <uint8_t>source
-            event.source_store = self.stores_of[source]
+            event.source_store = (<StackedTier>self.sources[source]).store
         return 0
+
+    cdef bint still_in(self, StackedTier source, uint64_t key) noexcept nogil:
+        return source.table.find(key) >= 0
 
     cdef int receive(self, StackedTier above, int32_t slot) except -1 nogil:
         """Take over the block that ``above`` evicts from ``slot``, with one MOVE; returns whether it did."""

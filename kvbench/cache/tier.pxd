@@ -32,6 +32,7 @@ cdef class Tier(SlotStore):
     cdef int32_t* sweep
     cdef int64_t scratch
     cdef int32_t resident, stored, evicted, truncated
+    cdef int32_t fits      # leading blocks for which there was room
 
     cdef int32_t lookup(self, const uint64_t* keys, int32_t n, int64_t readable) except -1 nogil
     cdef int commit(self, const uint64_t* keys, int32_t n) except -1 nogil

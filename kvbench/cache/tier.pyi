@@ -2,6 +2,7 @@ from typing import Self, TypedDict, type_check_only
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from kvbench.cache.events import EventLog
 from kvbench.cache.slots import SlotStore
@@ -16,6 +17,7 @@ class LastCounts(TypedDict):
     evicted: int
     truncated: int
 
+@disjoint_base
 class Tier(SlotStore):
     def __new__(
         cls,

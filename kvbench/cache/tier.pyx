@@ -42,7 +42,7 @@ cdef class Tier(SlotStore):
             raise ConfigError(f"order {order!r} is not one of {', '.join(ORDERS)}")
         self.order = ORDERS[order]
         self.noted = self.log is not None
-        self.makes_room = self.limited and not self.policy.keeps
+        self.makes_room = self.limited and not self.policy.never_evicts
         self.mask = NULL
 
     def __dealloc__(self):
@@ -76,6 +76,7 @@ cdef class Tier(SlotStore):
 
     cdef int fill(self, const uint64_t* keys, int32_t n, int32_t missing, int32_t fits) except -1 nogil:
         """Store those of the ``missing`` blocks that are among the leading ``fits``, and sweep."""
+        self.fits = fits
         self.view.blocks = n
         self.view.asked = keys
         self.view.slots = self.slots

@@ -65,7 +65,8 @@ def tier_options() -> Callable[[F], F]:
             help="A tier instead of --capacity and --policy, the fastest first, as in cpu,capacity=64GiB,policy=lru. "
             "Keys: capacity, policy, scope (rank, worker, host, cluster), device, chunk, write (through, back, none), "
             "promotion (copy, move, none, temporary), admission, touch_on (request, hit, lookup, never), order, "
-            "spare_own, fit (leading, all), high, low, ratio, period_s. policy.KEY=VALUE sets a policy's parameter.",
+            "spare_own, fit (leading, all), partial (free, first, in-turn), high, low, ratio, period_s, "
+            "quotas.TENANT, probes. policy.KEY=VALUE sets a policy's parameter.",
         ),
         click.option(
             "--preset",

@@ -82,7 +82,7 @@ kvbench plugins lists the policies, routers and token databases with their param
 @click.option("--seed", type=int, metavar="N", help="Of every random choice.  [default: 0]")
 @on_error_option
 @click.option("-o", "--output", metavar="FILE", help="Write a row a request to this Parquet file.")
-@click.option("--events", metavar="FILE", help="Write every INSERT, DELETE, MOVE and COPY to this Parquet file.")
+@click.option("--events", metavar="FILE", help="Write every change of residency to this Parquet file.")
 @click.option(
     "--timeline", metavar="FILE", help="Write samples of what each tier holds and has done to this Parquet file."
 )
@@ -127,6 +127,10 @@ def effective_config(config: RunConfig, registry: Registry) -> str:
     trace = open_configured(config)
     plans = [make_plan(cell, registry, trace) for cell in config.cells()]
     settings = plans[0].to_dict(plans[0].capacity_blocks)
+    if config.model is not None:
+        settings.pop("block_bytes", None)  # the model says it
+    for table, tier in zip(settings.get("tiers", []), config.tiers or [], strict=True):
+        table["capacity"] = tier.capacity  # in bytes it says more than in blocks: how many are left over
     if config.is_matrix:
         policies = {plan.policy_name: plan.policy.to_dict() for plan in plans if plan.policy is not None}
         settings |= {"capacity": config.capacity, "policy": list(policies.values())}

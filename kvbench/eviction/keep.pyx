@@ -14,4 +14,4 @@ cdef class Keep(EvictionPolicy):
     """Keeps no order and no state."""
 
     def __cinit__(self, context):
-        self.keeps = True
+        self.never_evicts = True

@@ -15,7 +15,7 @@ cdef class EvictionPolicy:
     cdef readonly bint insert_first
     cdef readonly bint drops
     cdef readonly bint expires
-    cdef readonly bint keeps
+    cdef readonly bint never_evicts
     cdef void* pieces[MAX_PIECES]
     cdef size_t piece_bytes[MAX_PIECES]
     cdef int piece_count

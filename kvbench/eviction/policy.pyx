@@ -17,7 +17,7 @@ Flags, set when the policy is made, change how the tier calls:
                   newcomer itself may go. Slots are then 0 … capacity, one more than blocks stay.
 ``drops``         (with one_by_one) the policy may give up blocks although the tier is not full;
                   it is asked with ``drop_slot`` after each call.
-``keeps``         the policy never evicts: a full tier stores no more, and ``evict`` is not called.
+``never_evicts``  the policy never evicts: a full tier stores no more, and ``evict`` is not called.
 ``expires``       blocks go by themselves when their time is up: ``drop_slot`` is asked before each lookup.
 """
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+MAX_SECONDS = 9e9
+"""What nanoseconds in 64 bits hold."""
+
+
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One fault: a ``[[fault]]`` table of the plan.
 
@@ -60,6 +64,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         by_time = self.from_s is not None or self.to_s is not None
         if by_request and by_time:
             raise ConfigError(f"{where}: give requests or seconds, not both")
+        for name in ("from_s", "to_s"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 <= seconds <= MAX_SECONDS:
+                raise ConfigError(f"{where}: {name} = {seconds:g} must be from 0 to {MAX_SECONDS:g}")
         for low, high in ((self.from_request, self.to_request), (self.from_s, self.to_s)):
             if (low is not None and low < 0) or (high is not None and high <= (low or 0)):
                 raise ConfigError(f"{where}: it ends before it begins")
@@ -113,10 +121,12 @@ def read_faults(path: Path, tiers: list[str], workers: int) -> FaultPlan:
         plan = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from None
+    if not plan.fault:
+        raise ConfigError(f"{path}: no fault in it; write each as a table [[fault]]")
     for at, fault in enumerate(plan.fault, 1):
         fault.check(f"{path}: fault {at}", tiers, workers)
     return FaultPlan(tuple(plan.fault))

@@ -2,6 +2,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from kvbench.cache.events import EventLog
 from kvbench.cache.seen import Seen
@@ -11,6 +12,7 @@ from kvbench.routing.policy import RouterPolicy
 COUNTS: tuple[str, ...]
 FACTS: tuple[str, ...]
 
+@disjoint_base
 class OrderReplay:
     def __new__(
         cls,

@@ -2,6 +2,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from kvbench.cache.events import EventLog
 from kvbench.cache.seen import Seen
@@ -12,6 +13,7 @@ from kvbench.routing.policy import RouterPolicy
 
 def tier_columns(levels: int) -> list[str]: ...
 
+@disjoint_base
 class TieredReplay(OrderReplay):
     def __new__(
         cls,

@@ -5,7 +5,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
-from kvbench.cache.seen cimport NEVER, TRUNCATED
+from kvbench.cache.seen cimport NEVER, STORED, TRUNCATED
 from kvbench.cache.stack cimport TierStack
 from kvbench.cache.stacked cimport EVICTED_FROM, FAULTY, NOT_ADMITTED
 from kvbench.checks cimport debug_build
@@ -60,6 +60,7 @@ cdef class TieredReplay(OrderReplay):
         memset(counts, 0, (2 * self.levels + OTHERS) * sizeof(int32_t))
         cdef int64_t first_event = self.log.size if self.log is not None else 0
         self.tell_facts(&(<TierStack>place).request, i)
+        (<TierStack>place).next_use = self.next_use + offset if self.next_use != NULL else NULL
         row.hit_blocks = (<TierStack>place).lookup(keys, stored, self.limit_of(i, n), readable)
         (<TierStack>place).has_partial = self.partials != NULL and self.partials[i]
         (<TierStack>place).extra = (<TierStack>place).has_partial + (row.hit_blocks == self.limit_of(i, n) < n)
@@ -107,10 +108,15 @@ cdef class TieredReplay(OrderReplay):
             if stack.found[i] >= 0:
                 continue
             state = self.states[i]
-            if state < FAULTY - 1 or (self.index is not None and self.index.held_elsewhere(keys[i], row.worker)):
+            if state == NEVER or state == TRUNCATED or (
+                self.index is not None and self.index.held_elsewhere(keys[i], row.worker)
+            ):
                 continue
-            if state >= EVICTED_FROM:
-                counts[self.levels + state - EVICTED_FROM] += 1
+            if stack.hides(keys, i):
+                counts[2 * self.levels + 1] += 1
+                row.miss_evicted_blocks -= 1
+            elif state == STORED or state >= EVICTED_FROM:
+                counts[self.levels + self.evicted_from(stack, i, n)] += 1
             elif state == NOT_ADMITTED:
                 counts[2 * self.levels] += 1
                 row.miss_evicted_blocks -= 1
@@ -118,6 +124,18 @@ cdef class TieredReplay(OrderReplay):
                 counts[2 * self.levels + 1] += 1
                 row.miss_evicted_blocks -= 1
         return 0
+
+    cdef int32_t evicted_from(self, TierStack stack, int32_t i, int32_t n) noexcept nogil:
+        """The tier that evicted a block last. Of a chunk only the last block says so; where even that is
+        not asked for, it is the slowest tier's."""
+        cdef int32_t level, at = i
+        cdef int32_t reach = min(n, i + stack.level[self.levels - 1].multiple)
+        while at < reach:
+            level = self.states[at] - EVICTED_FROM
+            if level >= 0 and at // stack.level[level].multiple == i // stack.level[level].multiple:
+                return level
+            at += 1
+        return self.levels - 1
 
     cdef int32_t note_outcome(self, const uint64_t* keys, int32_t n, TierStack stack) except -1 nogil:
         """Remember what became of computed blocks that no tier took; returns how many found no room."""

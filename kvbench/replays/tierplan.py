@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kvbench.tierconfig import PartChoice, TierConfig
     from kvbench.trace.reader import Trace
 
+MAX_STORES = 65_536
+
 PLACEMENTS = {
     "inclusive": {"write": "through", "promotion": "copy"},
     "exclusive": {"write": "back", "promotion": "move"},
@@ -54,6 +56,7 @@ class TierPlan:
     chunk_bytes: int | None
     group: int
     ranks: int
+    last: bool
 
     @property
     def name(self) -> str:
@@ -64,16 +67,31 @@ class TierPlan:
         return -(-workers // self.group) * self.ranks
 
     def to_dict(self) -> dict[str, Any]:
-        """The effective settings, as a ``[[tiers]]`` table."""
+        """The effective settings, as a ``[[tiers]]`` table that can be run again."""
         settings = msgspec.to_builtins(self.config)
         settings |= {"write": self.write, "promotion": self.promotion, "order": self.order}
         if self.config.capacity == "infinite":
             del settings["order"]
-        for name, part in (("policy", self.policy), ("admission", self.admission), ("device", self.device_part)):
+        for name, part in (("policy", self.policy), ("admission", self.admission)):
             settings[name] = None if part is None else part.to_dict()
+        if self.device_part is not None:
+            settings["device"] = self.device_part.to_dict()
+        for name in self._implied():
+            settings.pop(name, None)
         if self.capacity_chunks is not None:
             settings["capacity"] = self.capacity_chunks * self.config.chunk
         return {name: value for name, value in settings.items() if value is not None}
+
+    def _implied(self) -> list[str]:
+        """Settings that others leave no choice of."""
+        names = ["policy"] if self.config.quotas is not None else []
+        if self.write == "spill":
+            names += ["write", "promotion"]
+            if not self.last:
+                names += ["order"] if self.config.policy is not None else ["order", "policy"]
+        elif self.last:
+            names.append("promotion")
+        return names
 
 
 def plan_tiers(
@@ -107,12 +125,20 @@ def _plan_tier(
     )
     if blocks is not None and blocks < tier.chunk:
         raise ConfigError(f"{tier.setting}: capacity = {tier.capacity} is less than one chunk of {tier.chunk} blocks")
-    policy = _policy(tier, registry, trace, _quotas(tier, block_bytes, trace.facts.block_tokens, share))
+    policy = _policy(tier, registry, trace, _quotas(tier, block_bytes, trace.facts.block_tokens, blocks, share))
     device, device_part = _device(tier.device, config, registry, tier.setting)
     defaults = PLACEMENTS[config.placement]
     write = tier.write or ("through" if first and config.placement != "spill" else defaults["write"])
     promotion = "none" if last else tier.promotion or defaults["promotion"]
+    ahead = policy is not None and isinstance(policy.spec, EvictionPolicySpec) and policy.spec.looks_ahead
+    if ahead and (tier.chunk > 1 or write == "back"):
+        raise ConfigError(
+            f"{tier.setting}: the policy looks ahead block by block, at requests: it goes with chunk 1, and not with "
+            "write back"
+        )
     group = {"rank": 1, "worker": 1, "host": config.workers_per_host, "cluster": config.workers}[tier.scope]
+    if ranks * config.workers > MAX_STORES:
+        raise ConfigError(f"{tier.setting}: {ranks:,} ranks each of {config.workers:,} workers: at most {MAX_STORES:,}")
     return TierPlan(
         tier,
         policy,
@@ -127,11 +153,16 @@ def _plan_tier(
         chunk_bytes,
         group,
         ranks,
+        last,
     )
 
 
 def _quotas(
-    tier: TierConfig, block_bytes: int | None, block_tokens: int | None, share: Fraction | None
+    tier: TierConfig,
+    block_bytes: int | None,
+    block_tokens: int | None,
+    capacity_blocks: int | None,
+    share: Fraction | None,
 ) -> list[int] | None:
     """The tenants' quotas in chunks, in the order of the table."""
     if tier.quotas is None:
@@ -144,20 +175,25 @@ def _quotas(
         blocks, part = parse_capacity(capacity, block_bytes, setting=setting, block_tokens=block_tokens)
         if blocks is None or part is not None:
             raise ConfigError(f"{setting} = {capacity} is no number of blocks, tokens or bytes")
+        if blocks < tier.chunk:
+            raise ConfigError(f"{setting} = {capacity} is less than one chunk of {tier.chunk} blocks")
         quotas.append(blocks // tier.chunk)
+    if capacity_blocks is not None and sum(quotas) > capacity_blocks // tier.chunk:
+        raise ConfigError(
+            f"{tier.setting}: quotas of {sum(quotas) * tier.chunk:,} blocks in all are more than its capacity of "
+            f"{capacity_blocks:,}"
+        )
     return quotas
 
 
 def _policy(tier: TierConfig, registry: Registry, trace: Trace, quotas: list[int] | None) -> ChosenPart | None:
     if tier.capacity == "infinite":
         return None
-    choice: PartChoice = tier.policy or "lru"
+    choice: PartChoice = "lru" if tier.policy is None else tier.policy
     if quotas is not None:
         choice = {"name": "tenant-lru", "quotas": ",".join(str(quota) for quota in quotas)}
     policy = choose(registry, EvictionPolicySpec, choice, f"{tier.setting}: policy")
     check_columns(policy.spec, trace)
-    if isinstance(policy.spec, EvictionPolicySpec) and policy.spec.looks_ahead and tier.chunk > 1:
-        raise ConfigError(f"{tier.setting}: policy {policy.spec.name} looks ahead by block; chunk is {tier.chunk}")
     return policy
 
 

@@ -110,6 +110,8 @@ class TieredCore:
         self._restarted: set[int] = set()
         if config.faults is not None:
             self._faults = read_faults(Path(config.faults), self.tier_names, workers)
+            if config.retries and not any(fault.kind in ("get", "put") for fault in self._faults.faults):
+                raise ConfigError(f"--retries has no effect: no get or put fails in {config.faults}")
         self._every = config.timeline_every if config.timeline is not None else 0
         self._served = 0
         self._rows = np.zeros((0, len(COUNTS)), dtype=np.int32)
@@ -238,6 +240,8 @@ class TieredCore:
             policy = _make(
                 tier.policy, EvictionPolicy, PolicyContext(chunks, seed, tokens * config.chunk if tokens else None)
             )
+            if policy.never_evicts and config.high is not None:
+                raise ConfigError(f"{config.setting}: high has no effect with policy {tier.policy.spec.name}")
         admission = None
         if tier.admission is not None:
             seed = stream_seed(self.plan.config.seed, f"admission/{name}")

