@@ -92,6 +92,23 @@ def test_peers_leave_out_a_trace_that_is_not_there(
     assert "weka is left out" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("suite")
+def test_a_stack_hits_in_its_first_tier_what_one_tier_hits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that measures stacks says so, and fails where it does not hold."""
+    module = importlib.import_module("benchmarks.tier_stack")
+    monkeypatch.setattr(module, "AGENT_REQUESTS", 100)
+    monkeypatch.setattr(module, "CAPACITIES", (100, 300, 900))
+    command = ["--runs", "1", "--shared", str(tmp_path), "--json"]
+    assert module.main(command) == 0
+    pairs = json.loads(capsys.readouterr().out)
+    assert [pair["placement"] for pair in pairs] == ["inclusive", "exclusive"]
+    assert all(pair["agrees"] and min(pair["tier_hits"]) > 0 for pair in pairs)
+    monkeypatch.setattr(module, "replay", lambda *_, **__: ({"hit_blocks": -1}, 1.0))
+    assert module.main(command) == 1
+
+
 def classes(module: ModuleType) -> list[type[Any]]:
     return [made for _, made in inspect.getmembers(module, inspect.isclass) if methods(made)]
 

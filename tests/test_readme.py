@@ -5,13 +5,45 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import readme
 from cogapp import Cog
 
+import kvbench
+from kvbench.config import load_config
+from kvbench.plugins import Distribution
+from kvbench.replays.faults import read_faults
+from kvbench.serving.devices import load_devices
+from kvbench.trace.formats.mooncake import MooncakeFormat
+from kvbench.trace.importer import import_trace
+
 README = readme.ROOT / "README.md"
+CHAT = readme.ROOT / "traces" / "chat.arrow"
+
+
+@pytest.fixture(scope="module")
+def mooncake(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The Mooncake traces by name, imported."""
+    folder = tmp_path_factory.mktemp("mooncake")
+    traces = {name: folder / f"{name}.arrow" for name in readme.PUBLISHED_POOLS}
+    for name, path in traces.items():
+        import_trace(shared / f"traces/mooncake/{name}_trace.jsonl.gz", path, format=MooncakeFormat())
+    return traces
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of one language."""
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def block_with(language: str, text: str) -> str:
+    """The only code block of a language that has ``text`` in it."""
+    (found,) = (block for block in blocks(language) if text in block)
+    return found
 
 
 def test_generated_parts_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,11 +54,74 @@ def test_generated_parts_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    runnable = [code for code in examples if "kvbench.replay(table" in code]
+    runnable = [code for code in blocks("python") if "kvbench.replay(table" in code]
     assert runnable
     for code in runnable:
         exec(compile(code, "README.md", "exec"), {})
+
+
+def plugin(hook: str) -> kvbench.Registry:
+    """The built-in parts, and those of the example that defines ``hook``."""
+    example: dict[str, object] = {}
+    exec(compile(block_with("python", f"def {hook}"), "README.md", "exec"), example)
+    module = SimpleNamespace(**{hook: example[hook]})
+    return kvbench.load_registry([(module, Distribution("example", "1"))], autoload=False)
+
+
+def test_the_admission_filter_spares_a_tier() -> None:
+    registry = plugin("kvbench_admission_filters")
+    tiers = ["gpu,capacity=100", "nvme,capacity=2k"]
+    everything = kvbench.replay(CHAT, tiers=tiers, registry=registry).summary["tiers"][1]
+    tiers[1] += ",admission=first-few,admission.blocks=20"
+    some = kvbench.replay(CHAT, tiers=tiers, registry=registry).summary["tiers"][1]
+    assert 0 < some["hit_blocks"] < everything["hit_blocks"]
+    assert 0 < some["written_blocks"] < everything["written_blocks"]
+    assert some["refused_admission_blocks"] > 0
+
+
+def test_the_device_times_a_tier() -> None:
+    registry = plugin("kvbench_devices")
+    tiers = ["gpu,capacity=100", "far,capacity=2k,device=cxl"]
+    far = kvbench.replay(CHAT, tiers=tiers, block_bytes="2MiB", registry=registry).summary["tiers"][1]
+    assert far["read_busy_ns"] == pytest.approx(far["read_bytes"] / 28, rel=1e-6)
+
+
+def test_the_run_file_of_tiers_runs(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(block_with("toml", "[[tiers]]"))
+    config = load_config(file, {"trace": str(CHAT)})
+    settings = {name: getattr(config, name) for name in tomllib.loads(file.read_text()) if name != "trace"}
+    tiers = kvbench.replay(CHAT, **settings).summary["tiers"]
+    assert [(tier["tier"], tier["stores"]) for tier in tiers] == [("gpu", 4), ("cpu", 2), ("dfs", 1)]
+    assert all(tier["hit_blocks"] for tier in tiers)
+
+
+def test_the_fault_plan_has_effects(tmp_path: Path) -> None:
+    file = tmp_path / "faults.toml"
+    file.write_text(block_with("toml", "[[fault]]"))
+    assert len(read_faults(file, ["gpu", "cpu", "nvme"], workers=2).faults) == 3
+    tiers = ["gpu,capacity=100", "cpu,capacity=300", "nvme,capacity=2k"]
+    result = kvbench.replay(CHAT, workers=2, router="round-robin", tiers=tiers, faults=str(file))
+    assert [tier["failed_gets"] > 0 for tier in result.summary["tiers"]] == [False, False, True]
+    assert result.summary["misses"]["fault"] > 0
+
+
+def test_the_devices_file_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "devices.toml"
+    file.write_text(block_with("toml", "[our-nvme]"))
+    assert load_devices(file)["our-nvme"].read_bandwidth_bytes_per_s == 6_500_000_000
+
+
+@pytest.mark.parametrize("name", ["tiers", "pools"])
+def test_studies_of_real_traces_give_what_the_readme_shows(mooncake: dict[str, Path], name: str) -> None:
+    text = README.read_text()
+    study = re.search(rf"<!-- mooncake {name}: .*? -->\n(.*?)<!-- end -->", text, re.DOTALL)
+    assert study is not None
+    found = readme.stack_study(mooncake["conversation"]) if name == "tiers" else readme.pool_study(mooncake)
+    if os.environ.get("KVBENCH_UPDATE_README"):
+        README.write_text(text[: study.start(1)] + found + "\n" + text[study.end(1) :])
+    else:
+        assert study[1] == found + "\n"
 
 
 def test_sessions_with_a_real_trace_print_what_the_readme_shows(shared: Path, tmp_path: Path) -> None:
