@@ -6,14 +6,14 @@ after its tier is gone reads old numbers, never freed memory.
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBUF_FORMAT
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 
 
 cdef class Memory:
     """``size`` zeroed integers, readable from Python through the buffer protocol.
 
-    ``calloc`` leaves large blocks to the kernel's zero pages: capacity that a trace never
-    reaches costs no memory.
+    Large blocks are left to the kernel's zero pages: capacity that a trace never reaches costs
+    no memory.
     """
 
     def __dealloc__(self):
@@ -25,7 +25,7 @@ cdef class Memory:
         self.shape[0] = size
         self.strides[0] = width
         self.format = format
-        self.start = calloc(max(size, 1), width)
+        self.start = large_calloc(max(size, 1), width)
         if self.start == NULL:
             no_memory("tier", size)
         return 0

@@ -35,10 +35,12 @@ cdef inline uint64_t stream_next(Stream* stream) noexcept nogil:
 
 
 cdef inline uint64_t stream_below(Stream* stream, uint64_t bound) noexcept nogil:
-    # An even draw from 0 … bound-1: Lemire's multiplication with rejection (2019).
-    cdef uint64_t threshold = (0 - bound) % bound
-    cdef uint64_t drawn
-    while True:
-        drawn = stream_next(stream)
-        if drawn * bound >= threshold:
-            return mulhi64(drawn, bound)
+    # An even draw from 0 … bound-1: Lemire's multiplication with rejection (2019). The threshold is
+    # below the bound, so most draws need not divide for it.
+    cdef uint64_t drawn = stream_next(stream)
+    cdef uint64_t threshold
+    if drawn * bound < bound:
+        threshold = (0 - bound) % bound
+        while drawn * bound < threshold:
+            drawn = stream_next(stream)
+    return mulhi64(drawn, bound)

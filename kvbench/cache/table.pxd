@@ -24,9 +24,15 @@ cdef class HashTable(BlockTable):
     cdef uint64_t* entries
     cdef int bits
     cdef int64_t size, used, grow_at
+    cdef uint64_t* filled      # a bit for each slot: its key is in the table
+    cdef int64_t known_slots   # slots that have one
 
     cdef int grow(self) except -1 nogil
+    cdef int know_slots(self, int64_t slot) except -1 nogil
     cdef int32_t find_hashed(self, uint64_t key, uint64_t hashed) noexcept nogil
+    cdef int64_t find_each(self, const uint64_t* keys, int64_t n, int64_t readable, int32_t* slots) noexcept nogil
+    cdef bint is_filled(self, int64_t slot) noexcept nogil
+    cdef int64_t follow_run(self, const uint64_t* keys, int64_t at, int64_t n, int32_t* slots) noexcept nogil
     cdef void remove_hashed(self, uint64_t key, uint64_t hashed) noexcept nogil
 
 

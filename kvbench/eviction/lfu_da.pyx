@@ -4,7 +4,8 @@ go by that name.
 ``edition=libcachesim`` has an age L, 0 at first. A block is stored with key L + 1, and a hit adds L
 to its key. Evicted is the class of key L, first in, first out; when it is empty, by an eviction or
 by a hit, L goes up to the next key there is. A hit moves L before the block joins its new class, so
-a block can come to lie below L; there it stays until it is used again, or nothing else is left.
+a block can come to lie below L, and so can one that is pinned when L passes it; there it stays until
+it is used again, or nothing else is left.
 
 ``edition=textbook`` is key = L + uses, where L is the key of the last victim: for blocks of one
 size that is GDSF (:mod:`kvbench.eviction.gdsf`), and the same code.
@@ -18,7 +19,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kvbench.eviction.gdsf import Gdsf
 
-from kvbench.eviction.heap cimport Heap, heap_evict, heap_init, heap_min, heap_push, heap_remove
+from kvbench.eviction.heap cimport Heap, heap_evict, heap_init, heap_min, heap_pop, heap_push, heap_remove, heap_tie
 from kvbench.eviction.policy cimport EvictionPolicy
 
 
@@ -60,7 +61,18 @@ cdef class LfuDa(EvictionPolicy):
         """Class L may be empty; the lowest of those above takes its place."""
         cdef int32_t lowest = heap_min(&self.heap)
         if lowest >= 0:
-            self.clocks.age = max(self.clocks.age, self.keys[lowest])
+            self.clocks.age = self.keys[lowest]
+
+    cdef void pass_blocks(self, int64_t age) noexcept nogil:
+        """L goes up to ``age``; what lies lower was pinned, or would have been evicted."""
+        cdef int32_t slot = heap_min(&self.heap)
+        cdef int64_t tie
+        self.clocks.age = age
+        while slot >= 0 and self.keys[slot] < age:
+            tie = heap_tie(&self.heap, slot)
+            heap_pop(&self.heap)
+            heap_push(&self.below, slot, self.keys[slot], tie)
+            slot = heap_min(&self.heap)
 
     cdef int touch_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
         cdef int32_t i
@@ -90,7 +102,7 @@ cdef class LfuDa(EvictionPolicy):
         cdef const int32_t* refs = self.view.refs
         cdef int32_t found = heap_evict(&self.heap, refs, n, victims)
         if found > 0:
-            self.clocks.age = max(self.clocks.age, self.keys[victims[found - 1]])
+            self.pass_blocks(self.keys[victims[found - 1]])
         if found < n:
             found += heap_evict(&self.below, refs, n - found, victims + found)
         self.raise_age()

@@ -22,11 +22,11 @@ Flags, set when the policy is made, change how the tier calls:
 """
 
 from libc.stdint cimport int32_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from kvbench.eviction.view cimport TierView
-from kvbench.memory cimport Int32Memory
+from kvbench.memory cimport Int32Memory, large_calloc
 
 from kvbench.errors import PolicyError
 
@@ -79,7 +79,7 @@ cdef class EvictionPolicy:
         cdef void* piece
         if self.piece_count == MAX_PIECES:
             raise MemoryError(f"{type(self).__name__}: more than {MAX_PIECES} pieces of memory")
-        piece = calloc(max(count, 1), size)
+        piece = large_calloc(max(count, 1), size)
         if piece == NULL:
             raise MemoryError(f"{type(self).__name__}: no memory for {count:,} entries")
         self.pieces[self.piece_count] = piece

@@ -9,7 +9,7 @@ Karedla, Love, Wherry, "Caching strategies to improve disk system performance", 
 """
 
 from collections import OrderedDict
-from itertools import chain, islice
+from itertools import chain
 
 import kvbench
 from kvbench.eviction import PythonPolicy
@@ -25,7 +25,9 @@ class TwoTouch(PythonPolicy):
         self.again = OrderedDict()
 
     def insert(self, slots):
-        self.once.update(dict.fromkeys(slots))
+        once = self.once
+        for slot in slots:
+            once[slot] = None
 
     def touch(self, slots):
         once, again = self.once, self.again
@@ -35,16 +37,25 @@ class TwoTouch(PythonPolicy):
             else:
                 del once[slot]
                 again[slot] = None
-        for _ in range(len(again) - self.room):
-            once[again.popitem(last=False)[0]] = None
+        while len(again) > self.room:
+            slot, _ = again.popitem(last=False)
+            once[slot] = None
 
     def remove(self, slots):
+        once, again = self.once, self.again
         for slot in slots:
-            (self.once if slot in self.once else self.again).pop(slot)
+            if slot in once:
+                del once[slot]
+            else:
+                del again[slot]
 
     def evict(self, n):
-        refs = self.refs
-        victims = list(islice((slot for slot in chain(self.once, self.again) if refs[slot] == 1), n))
+        refs, victims = self.refs, []
+        for slot in chain(self.once, self.again):
+            if refs[slot] == 1:
+                victims.append(slot)
+                if len(victims) == n:
+                    break
         self.remove(victims)
         return victims
 

@@ -48,6 +48,16 @@ def test_clashing_keys_come_and_go_as_in_a_dict(steps):
         assert all(tier.probe(array([key])) == (key in model) for key in some)
 
 
+@pytest.mark.parametrize("gone", range(10))
+def test_a_run_of_neighbouring_slots_ends_where_one_was_emptied(gone):
+    tier, prompt = Tier(), array(range(100, 110))
+    tier.serve(prompt)
+    tier.remove(prompt[gone : gone + 1])
+    assert tier.serve(prompt) == gone
+    assert tier.last["resident"] == 9
+    assert tier.serve(prompt) == 10
+
+
 def test_a_cluster_that_wraps_around_closes_every_gap_of_a_removal():
     cluster = [unmix64(1023 << 54 | low << 32) for low in range(1, 40)]
     for victim in cluster:

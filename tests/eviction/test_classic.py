@@ -5,7 +5,7 @@ from __future__ import annotations
 import classic_models as models
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kv_models import Ranked
 from oracle import oracle_hits, write_oracle_file
@@ -14,7 +14,7 @@ from weka import merged_trace
 
 from kvbench.errors import ConfigError
 from kvbench.eviction import PolicyContext
-from kvbench.testing.stories import play, stories
+from kvbench.testing.stories import Step, Story, play, stories
 
 CLOUD_SIZES = 128, 256, 489, 512, 1024, 2048, 4897, 8192, 16384
 CLOUD_MISSES = {
@@ -170,8 +170,20 @@ MODELS = {
 }
 
 
+AGED_PAST_A_PIN = Story(
+    4,
+    "head-first",
+    tuple(
+        Step("serve", np.array(keys, dtype=np.uint64))
+        for keys in ([2, 7], [2, 7, 23, 70], [2, 7, 22], [2, 7, 23, 70], [1])
+    ),
+)
+"""The fourth request spares its block 70 while LFU-DA's age passes it; the age must go on rising."""
+
+
 @QUICK
 @given(story=stories())
+@example(story=AGED_PAST_A_PIN)
 @pytest.mark.parametrize("name", MODELS)
 def test_does_event_for_event_what_the_naive_model_does(name, story):
     assert play(make(name, story.capacity), story) == play(MODELS[name](PolicyContext(story.capacity)), story)
