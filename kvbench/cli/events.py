@@ -14,7 +14,7 @@ def events() -> None:
 
 @events.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--until", type=int, metavar="N", help="Fold the events of the first N requests only.")
+@click.option("--until", type=click.IntRange(min=0), metavar="N", help="Fold the events of the first N requests only.")
 @click.option("-o", "--output", metavar="FILE", help="Write a row for each resident block to this Parquet file.")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
@@ -24,10 +24,14 @@ def fold(file: Path, until: int | None, output: str | None, force: bool, as_json
     The log is checked on the way: a gap in a worker's sequence, a block stored where it is
     already, or one taken from where it is not, is an error.
     """
+    from kvbench.atomic import same_file
+    from kvbench.errors import OutputError
     from kvbench.results.folding import fold_file, write_state
 
     if force and output is None:
         raise click.UsageError("--force has no effect without --output")
+    if output is not None and same_file(file, output):
+        raise OutputError(f"{output} is the log that is read; give another name")
     folded = fold_file(file, until=until)
     if output is not None:
         write_state(folded, output, force=force)

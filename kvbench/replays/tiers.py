@@ -114,6 +114,7 @@ class TieredCore:
                 raise ConfigError(f"--retries has no effect: no get or put fails in {config.faults}")
         self._every = config.timeline_every if config.timeline is not None else 0
         self._served = 0
+        self._sampled = -1
         self._rows = np.zeros((0, len(COUNTS)), dtype=np.int32)
         self._tier_rows = np.zeros((0, len(self.columns)), dtype=np.int32)
 
@@ -187,7 +188,10 @@ class TieredCore:
         return np.asarray(partial, dtype=np.uint8)
 
     def sample(self, time_ns: int) -> None:
-        """Note how all stores are now."""
+        """Note how all stores are now, once after each request."""
+        if self._sampled == self._served:
+            return
+        self._sampled = self._served
         self.samples.append(Sample(self._served, time_ns, self.store_states()))
 
     def _pieces(self, item: Keyed) -> list[tuple[int, int]]:

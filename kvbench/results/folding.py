@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kvbench.cache.events import EVENT_KINDS
 from kvbench.cache.fold import Fold
 from kvbench.errors import TraceError
 from kvbench.results.events import EVENTS_SCHEMA
@@ -55,6 +56,8 @@ def fold_file(file: Path, *, until: int | None = None) -> Folded:
         for row in _rows(file):
             if until is not None and row["request"] >= until:
                 break
+            if row["kind"] not in EVENT_KINDS:
+                raise TraceError(f"{row['kind']!r} is no kind of event; known: {', '.join(EVENT_KINDS)}")
             source = (row["source_tier"], row["source_store"]) if row["source_tier"] is not None else None
             fold.event(
                 row["kind"],
@@ -79,11 +82,25 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
             if lacks:
                 raise TraceError(f"it has no column {lacks[0]!r}; kvbench replay --events writes such files")
             for batch in parquet.iter_batches():
-                yield from batch.to_pylist()
+                yield from _typed(batch).to_pylist()
     except OSError as error:
         raise TraceError(f"cannot be read: {error.strerror or error}") from None
     except pa.ArrowInvalid as error:
         raise TraceError(f"is no Parquet file: {error}") from None
+
+
+def _typed(batch: pa.RecordBatch) -> pa.Table:
+    """The columns of a log in their types, dictionaries as text."""
+    columns = {}
+    for field in EVENTS_SCHEMA:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        try:
+            columns[field.name] = batch.column(field.name).cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise TraceError(f"column {field.name!r} is {batch.column(field.name).type}, not {kind}") from None
+        if not field.nullable and columns[field.name].null_count:
+            raise TraceError(f"column {field.name!r} has nulls")
+    return pa.table(columns)
 
 
 def write_state(folded: Folded, output: str, *, force: bool) -> None:

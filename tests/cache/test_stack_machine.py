@@ -48,6 +48,7 @@ class Machine(RuleBasedStateMachine):
     @initialize(shape=st.one_of(shapes(), exclusive()))
     def make(self, shape: Shape) -> None:
         self.stacks = Stacks(shape, make_seen(False))
+        self.hidden = False  # a tier could not be asked for once, so what it held may be elsewhere, too
         groups = [(1, 1)] * (len(shape.tiers) - 1) + [(shape.workers, 1)]
         self.index = KvbmIndex(shape.workers, False, groups)
         self.router = ToWorker(RouterContext(shape.workers, 0))
@@ -98,6 +99,7 @@ class Machine(RuleBasedStateMachine):
         puts=st.sampled_from([0.0, 0.3, 1.0]),
     )
     def faults_begin(self, level: int, unhealthy: bool, gets: float, puts: float) -> None:
+        self.hidden = self.hidden or unhealthy
         for store in self.stacks.stores[level % len(self.stacks.stores)]:
             store.set_faults(unhealthy=unhealthy, get_fails=gets, put_fails=puts)
         for stack in self.stacks.stacks:
@@ -168,7 +170,7 @@ class Machine(RuleBasedStateMachine):
         shape = getattr(self, "stacks", None) and self.stacks.shape
         if not shape or any(tier.write != "back" for tier in shape.tiers[1:]) or shape.tiers[0].write != "through":
             return
-        if shape.workers > 1 or any(tier.promotion != "move" for tier in shape.tiers[:-1]):
+        if self.hidden or shape.workers > 1 or any(tier.promotion != "move" for tier in shape.tiers[:-1]):
             return
         held = [key for level in self.stacks.stores for key in level[0].residents()]
         assert len(held) == len(set(held))

@@ -73,7 +73,7 @@ def test_D08_pinned_used_and_capacity_are_in_order_after_every_request(placement
     tiers = [tier("gpu", capacity=40), tier("cpu", capacity=120)]
     kvbench.replay(CHAT, placement=placement, tiers=tiers, timeline=timeline, timeline_every=1)
     rows = pq.read_table(timeline).to_pylist()
-    assert len(rows) == 2 * 1_953
+    assert len(rows) == 2 * 1_952
     capacities = {"gpu": 40, "cpu": 120}
     for row in rows:
         pinned, reusable = row["pinned_blocks"], row["reusable_blocks"]
