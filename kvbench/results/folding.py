@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from kvbench.cache.events import EVENT_KINDS
 from kvbench.cache.fold import Fold
-from kvbench.errors import TraceError
+from kvbench.errors import TraceError, reason
 from kvbench.results.events import EVENTS_SCHEMA
 from kvbench.results.parquet import write_parquet
 
@@ -84,9 +84,9 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
             for batch in parquet.iter_batches():
                 yield from _typed(batch).to_pylist()
     except OSError as error:
-        raise TraceError(f"cannot be read: {error.strerror or error}") from None
+        raise TraceError(f"cannot be read: {' '.join(reason(error).split())}") from None
     except pa.ArrowInvalid as error:
-        raise TraceError(f"is no Parquet file: {error}") from None
+        raise TraceError(f"is no Parquet file: {' '.join(str(error).split())}") from None
 
 
 def _typed(batch: pa.RecordBatch) -> pa.Table:
