@@ -54,8 +54,13 @@ def load_preset(name: str) -> Preset:
 def with_preset(given: dict[str, Any]) -> dict[str, Any]:
     """``given`` on top of the preset that it names."""
     preset = load_preset(given["preset"])
+    asked = given.get("tiers", [])
+    if not isinstance(asked, list) or any(
+        not isinstance(tier, dict) or not isinstance(tier.get("name"), str) for tier in asked
+    ):
+        return given  # whose types are checked next
     tiers = {tier["name"]: tier for tier in preset.settings.get("tiers", [])}
-    for tier in given.get("tiers", []):
+    for tier in asked:
         if tier["name"] not in tiers:
             raise ConfigError(
                 f"preset {preset.name} has no tier {tier['name']!r}; its tiers are {', '.join(tiers) or 'none'}"

@@ -162,7 +162,7 @@ SEVERAL = {"workers": 4, "workers_per_host": 2}
         (
             [{**CPU, "scope": "rank"}, SSD],
             {"tp": 2, "placement": "exclusive"},
-            "tier ssd: blocks move between it and tier cpu, so both or none are of scope rank",
+            "tier ssd: blocks move from and to tier cpu, so both or none are of scope rank",
         ),
         ([CPU], {"workers_per_host": 2}, "--workers-per-host has no effect without a tier of scope host"),
         ([CPU], {"walk": "once"}, "--walk has no effect with one tier"),

@@ -75,6 +75,7 @@ cdef class EventLog:
     def __len__(self):
         return self.size
 
-    def tobytes(self):
-        """All events as packed records of the layout ``EVENT_FIELDS``."""
-        return (<char*>self.events)[:self.size * sizeof(Event)]
+    def tobytes(self, int64_t first=0):
+        """All events from number ``first`` on, as packed records of the layout ``EVENT_FIELDS``."""
+        first = min(max(first, <int64_t>0), self.size)
+        return (<char*>(self.events + first))[:(self.size - first) * sizeof(Event)]

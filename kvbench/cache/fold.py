@@ -60,10 +60,9 @@ class Fold:
                 raise TraceError(f"{what}: {kind} of key {key}, which is in {_named(place)} already")
             held[key] = parent
 
-    def take(self, events: bytes, first: int = 0) -> None:
-        """Take in the records of :meth:`kvbench.cache.EventLog.tobytes` from number ``first`` on; tiers
-        are numbers then."""
-        for record in EVENT_RECORD.iter_unpack(events[first * EVENT_RECORD.size :]):
+    def take(self, events: bytes) -> None:
+        """Take in records of :meth:`kvbench.cache.EventLog.tobytes`; tiers are numbers then."""
+        for record in EVENT_RECORD.iter_unpack(events):
             values = dict(zip(EVENT_NAMES, record, strict=False))
             self.event(
                 EVENT_KINDS[values["kind"]],

@@ -20,6 +20,7 @@ cdef struct Place:
     int8_t* origin
     bint whole             # every chunk is here and counts as used: the mask needs no look
     bint offers            # some chunk is to be stored
+    int32_t wanted         # so many are
 
 
 cdef struct Level:
@@ -45,6 +46,7 @@ cdef class TierStack:
     cdef uint64_t fault_seed
     cdef bint faulty                   # some fault is in force
     cdef PyObject** sources            # level -> store of this worker, of the rank served
+    cdef bint any_moves                # some tier draws blocks up
     cdef bint always_pins              # tiers may push blocks down for other reasons than a store
     cdef const int32_t* next_use       # block -> request that uses it next, or NULL
     cdef int64_t room

@@ -74,7 +74,6 @@ cdef struct SlotFacts:
     int64_t stored_ns
     int32_t depth
     uint8_t has_parent
-    uint8_t promoted   # 0: no, 1: promoted and not used since, 2: used
 
 
 cdef class StackedTier(Tier):
@@ -93,6 +92,7 @@ cdef class StackedTier(Tier):
     cdef StackedTier below            # the tier that takes what this one evicts, or None
     cdef Seen seen
     cdef SlotFacts* facts
+    cdef uint8_t* promoted            # slot -> 1: promoted and not used since. By itself, for hits look at it
     cdef int64_t* counts
     cdef int64_t* ages                # log2 buckets of the age at eviction, ns
     cdef int reason                   # why blocks are evicted at the moment

@@ -15,9 +15,13 @@ from kvbench.cache.events cimport (
 from kvbench.cache.tier cimport Tier
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.hashing cimport mix64
+from kvbench.prefetch cimport prefetch
 from kvbench.memory cimport Int32Memory, no_memory
 
 from kvbench.errors import ConfigError
+
+cdef enum:
+    AHEAD = 8  # victims are cold
 
 cdef extern from *:
     """
@@ -95,21 +99,28 @@ cdef class StackedTier(Tier):
             self.makes_room = False
         self.reason = EVICTED
         self.facts = <SlotFacts*>calloc(self.size, sizeof(SlotFacts))
+        self.promoted = <uint8_t*>calloc(self.size, sizeof(uint8_t))
         self.counts = <int64_t*>calloc(COUNTERS, sizeof(int64_t))
         self.ages = <int64_t*>calloc(AGE_BUCKETS, sizeof(int64_t))
-        if self.facts == NULL or self.counts == NULL or self.ages == NULL:
+        if self.facts == NULL or self.promoted == NULL or self.counts == NULL or self.ages == NULL:
             no_memory("tier", self.size)
 
     def __dealloc__(self):
         free(self.facts)
+        free(self.promoted)
         free(self.counts)
         free(self.ages)
 
     cdef move_slots(self, int64_t size):
+        cdef uint8_t* promoted
         cdef SlotFacts* facts = <SlotFacts*>realloc(self.facts, size * sizeof(SlotFacts))
         if facts == NULL:
             no_memory("tier", size)
         self.facts = facts
+        promoted = <uint8_t*>realloc(self.promoted, size * sizeof(uint8_t))
+        if promoted == NULL:
+            no_memory("tier", size)
+        self.promoted = promoted
         Tier.move_slots(self, size)
 
     # -- in ------------------------------------------------------------------------------------
@@ -126,7 +137,7 @@ cdef class StackedTier(Tier):
         facts.parent = keys[i - 1] if i > 0 else 0
         facts.depth = i
         facts.stored_ns = self.view.request.time_ns
-        facts.promoted = source >= 0
+        self.promoted[slot] = source >= 0
         self.counts[WRITTEN_CHUNKS] += 1
         self.counts[PROMOTED_CHUNKS if source >= 0 else COMPUTED_CHUNKS] += 1
         if self.log is None:
@@ -175,7 +186,7 @@ cdef class StackedTier(Tier):
         self.table.insert(key, here)
         self.facts[here] = from_facts[0]
         self.facts[here].stored_ns = above.view.request.time_ns
-        self.facts[here].promoted = 0
+        self.promoted[here] = 0
         self.received = True
         self.counts[DEMOTED_CHUNKS] += 1
         self.counts[WRITTEN_CHUNKS] += 1
@@ -209,7 +220,7 @@ cdef class StackedTier(Tier):
         self.table.insert(key, slot)
         self.facts[slot].has_parent = False
         self.facts[slot].depth = 0
-        self.facts[slot].promoted = 0
+        self.promoted[slot] = 0
         self.facts[slot].stored_ns = self.view.request.time_ns
         if self.log is not None:
             self.record(INSERT, NAMELESS, key, False, 0)
@@ -248,6 +259,8 @@ cdef class StackedTier(Tier):
         cdef int32_t i
         cdef int64_t age, total = 0, largest = self.counts[AGE_MAX_NS]
         for i in range(n):
+            if i + AHEAD < n:
+                prefetch(&self.facts[victims[i + AHEAD]])
             age = max(self.view.request.time_ns - self.facts[victims[i]].stored_ns, <int64_t>0)
             total += age
             largest = max(largest, age)

@@ -98,7 +98,7 @@ cdef class Tier(SlotStore):
         tier that makes no room at allocation has what is free to give."""
         cdef int32_t room = self.limit - (self.pinned if self.makes_room else self.used)
         cdef int32_t fits
-        if missing <= self.limit - self.used:
+        if missing <= self.limit - self.used or (self.makes_room and n <= room):
             return n
         for fits in range(n):
             if self.slots[fits] >= 0:

@@ -70,8 +70,8 @@ def _remarks(tier: dict[str, Any]) -> str:
     if tier["cause"] is not None:
         remarks.append(CAUSES[tier["cause"]])
     if tier["break_even_tokens"] is not None:
-        remarks.append(f"loading beats recomputing from {tier['break_even_tokens']:,.0f} tokens on")
-    if tier["drive_writes_per_day"] is not None and tier["device"] is not None:
+        remarks.append(f"loading beats recomputing from {max(tier['break_even_tokens'], 1):,.0f} tokens on")
+    if tier["drive_writes_per_day"] is not None and tier["wears"]:
         remarks.append(f"{tier['drive_writes_per_day']:.3g} drive writes a day")
     return "; ".join(remarks)
 

@@ -52,6 +52,7 @@ cdef class OrderReplay:
     cdef const int32_t* limits
     cdef const uint8_t* partials
 
+    cdef check_places(self)
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int serve_all(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,

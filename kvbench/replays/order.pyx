@@ -64,8 +64,11 @@ cdef class OrderReplay:
         for i in range(len(places)):
             self.place_of[i] = <PyObject*>places[i]
 
-    def __init__(self, places, **kwargs):
-        for place in places:
+    def __init__(self, *args, **kwargs):
+        self.check_places()
+
+    cdef check_places(self):
+        for place in self.places:
             if not isinstance(place, Tier):
                 raise TypeError(f"{place!r} is no tier")
 

@@ -37,11 +37,11 @@ cdef class TieredReplay(OrderReplay):
     cdef int32_t levels
     cdef object fold   # of all events so far, in a debug build
 
-    def __init__(self, places, **kwargs):
-        for place in places:
+    cdef check_places(self):
+        for place in self.places:
             if not isinstance(place, TierStack):
                 raise TypeError(f"{place!r} is no tier stack")
-        self.levels = (<TierStack>places[0]).levels
+        self.levels = (<TierStack>self.places[0]).levels
         self.fold = Fold()
 
     def run_tiers(self, keys, offsets, cacheable, rows, int32_t[:, ::1] tier_rows, **columns):
@@ -84,7 +84,7 @@ cdef class TieredReplay(OrderReplay):
     cdef int check_fold(self, int64_t first_event) except -1:
         """Semantics §7.1 in a debug build: the events fold to what every store holds, at every request.
         Large stores are compared by count only, which costs little."""
-        self.fold.take(self.log.tobytes(), first_event)
+        self.fold.take(self.log.tobytes(first_event))
         for stack in self.places:
             for level in (<TierStack>stack).tiers:
                 for tier in level:

@@ -156,6 +156,7 @@ def _device_figures(
     written = _times(counts["written_chunks"], size)
     figures: dict[str, Any] = {
         "device": None if device is None else device.name,
+        "wears": device is not None and device.rated_drive_writes_per_day is not None,
         "written_bytes_per_day": None if written is None else bytes_per_day(written, duration_ns),
         "drive_writes_per_day": None,
         "read_busy_ns": None,
@@ -219,7 +220,7 @@ def reachable(places: list[Blocks]) -> list[Bools]:
     keys = np.concatenate([place[0] for place in places])
     parents = np.concatenate([place[1] for place in places])
     ends = np.concatenate([place[2] for place in places])
-    known = np.unique(keys)
+    known = np.sort(keys)
     at = np.searchsorted(known, keys)
     before = np.minimum(np.searchsorted(known, parents), max(len(known) - 1, 0))
     first = keys == parents

@@ -260,7 +260,7 @@ def facts(result: kvbench.ReplayResult) -> tuple[dict[str, Any], list[Any]]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_that_never_comes_changes_nothing(faulty: Faulty, kind: str, placement: str) -> None:
     tiers = [tier("gpu", capacity=60), tier("cpu", capacity=500)]
-    settings = {"tiers": tiers, "placement": placement, "workers": 2}
+    settings: dict[str, Any] = {"tiers": tiers, "placement": placement, "workers": 2}
     healthy = kvbench.replay(CHAT, keep_requests=True, **settings)
     for when in ({"from_request": 1_000_000}, {"from_s": 1e9}):
         assert facts(faulty(CHAT, plan_of(kind, **when), **settings)) == facts(healthy)

@@ -15,7 +15,7 @@ from tests.stacks import tier
 TOKENS = [*range(100, 112)]
 """A prompt of six tokens and its answer of six, which are the next turn's prompt of twelve."""
 
-IDS = {
+IDS: dict[str, dict[str, list[list[int]]]] = {
     "block_ids": {"block_ids": [[0, 9], [0, 1, 2]], "output_block_ids": [[1, 2], []]},
     "token_ids": {"token_ids": [TOKENS[:6], TOKENS], "output_token_ids": [TOKENS[6:], []]},
 }
@@ -94,7 +94,7 @@ def test_OP_30_answers_are_evicted_as_prompts_are(workers: int) -> None:
     columns = {"block_ids": [[0], [0, 1, 2], [5]], "output_block_ids": [[1, 2], [], [6, 7]]}
     columns = {name: [*rows, *rows[1:2]] for name, rows in columns.items()}
     trace = conversation(columns, [4, 12, 4, 12], [9, 1, 9, 1])
-    settings = {"workers": workers} if workers > 1 else {}
+    settings: dict[str, Any] = {"workers": workers} if workers > 1 else {}
     tiers = [tier("gpu", capacity=4)]
     assert hits(trace, store_output=True, tiers=tiers)[:3] == [0, 3, 0]
     assert hits(trace, store_output=True, tiers=tiers) == hits(trace, store_output=True, capacity=4)
@@ -123,7 +123,8 @@ def test_OP_30_without_the_columns_it_is_refused(
     columns: dict[str, list[list[int]]], outputs: list[int] | None, says: str
 ) -> None:
     trace = conversation(columns, [4], outputs)
-    for settings in ({}, {"tiers": [tier("gpu", capacity=3)]}):
+    both: list[dict[str, Any]] = [{}, {"tiers": [tier("gpu", capacity=3)]}]
+    for settings in both:
         with pytest.raises(ConfigError, match=rf"^--store-output needs the columns {says}$"):
             kvbench.replay(trace, store_output=True, **settings)
 

@@ -226,7 +226,7 @@ def test_E08_a_failed_load_is_a_miss_that_is_computed_again(make_trace: MakeTrac
     plan.write_text('[[fault]]\nkind = "get"\ntier = "cpu"\nfrom_request = 1\nto_request = 2\n')
     tiers = [tier("gpu", capacity=4, write="none", promotion="none"), tier("cpu", capacity=10)]
     result = replay(make_trace([[1, 2, 3]] * 3), tiers=tiers, workers=2, faults=str(plan), retries=3)
-    assert column(result, "worker") == [0, 0, 0] or len(set(column(result, "worker"))) == 1
+    assert len(set(column(result, "worker"))) == 1
     assert column(result, "hit_blocks") == [0, 0, 3]
     assert column(result, "predicted_blocks") == [0, 3, 3]
     cpu = records(result)["cpu"]
@@ -314,7 +314,7 @@ def test_E14_the_report_names_why_a_tier_gave_nothing(
 
 def test_E16_a_capacity_is_that_of_its_scope_and_totals_are_told() -> None:
     """50 GB for each of 8 ranks are 400 GB a host."""
-    settings = {"model": "Llama-3.1-70B", "tp": 8, "workers": 2}
+    settings: dict[str, Any] = {"model": "Llama-3.1-70B", "tp": 8, "workers": 2}
     found = {}
     for scope in ("rank", "worker", "cluster"):
         cpu = records(kvbench.replay(CHAT, tiers=[tier("cpu", capacity="50GB", scope=scope)], **settings))["cpu"]
