@@ -101,7 +101,7 @@ class Stacks:
 
     def check(self) -> None:
         """Every store's account holds, nothing is pinned, and the events lead to what it has (semantics §13)."""
-        self.fold.take(self.log.tobytes(), self.told)
+        self.fold.take(self.log.tobytes(self.told))
         self.told = len(self.log)
         for level, stores in enumerate(self.stores):
             for index, store in enumerate(stores):
