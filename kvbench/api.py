@@ -115,5 +115,8 @@ def curve(
 
 
 def _configured(config: RunConfig | None, settings: dict[str, Any]) -> RunConfig:
+    # What is at its default is not given, or it would override a preset.
+    defaults = RunConfig().to_dict()
     base = config.to_dict() if config is not None else {}
+    base = {name: value for name, value in base.items() if name not in defaults or value != defaults[name]}
     return load_config(None, {**base, **settings})

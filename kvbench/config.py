@@ -28,6 +28,7 @@ NOT_PART_OF_RESULT = ("trace", "output", "events", "timeline", "force")
 """Keys that say where files are; they stay out of a result's manifest."""
 
 MAX_RETRIES = 1_000
+MAX_TIERS = 64
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,6 +162,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError("--capacity and --policy are those of a single tier; give them in each --tier")
         if self.order == "access":
             raise ConfigError("--order access is block by block, for one tier; a stack serves requests whole")
+        if len(tiers) > MAX_TIERS:
+            raise ConfigError(f"{len(tiers)} tiers: a stack has at most {MAX_TIERS}")
         names = [tier.name for tier in tiers]
         for at, tier in enumerate(tiers):
             tier.check()
@@ -323,7 +326,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
         if name not in RunConfig.__struct_fields__:
             raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
     if "tiers" in settings and isinstance(settings["tiers"], (list, tuple)):
-        settings["tiers"] = [_typed_tier(tier) if isinstance(tier, str) else tier for tier in settings["tiers"]]
+        settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
     if isinstance(settings.get("preset"), str):
         settings = with_preset(settings)
     capacity = settings.get("capacity")
@@ -338,6 +341,13 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
             raise ConfigError(f"{where}{name} is an empty list")
     config.cells()
     return config
+
+
+def _tier_table(tier: Any) -> Any:
+    """A tier as a table, from an option's text or a structure."""
+    if isinstance(tier, str):
+        return _typed_tier(tier)
+    return msgspec.to_builtins(tier) if isinstance(tier, TierConfig) else tier
 
 
 def _typed_tier(text: str) -> dict[str, Any]:

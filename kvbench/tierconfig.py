@@ -84,6 +84,8 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def check(self) -> None:
         """Raise ConfigError for a value out of range, or one that has no effect."""
+        if not self.name.strip():
+            raise ConfigError("a tier has an empty name")
         for name in ("high", "low", "ratio"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= 1:

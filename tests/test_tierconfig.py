@@ -143,6 +143,8 @@ SEVERAL = {"workers": 4, "workers_per_host": 2}
     ("tiers", "settings", "says"),
     [
         ([CPU, CPU], {}, "two tiers are called cpu"),
+        ([{"name": " "}], {}, "a tier has an empty name"),
+        ([{"name": f"tier {at}"} for at in range(65)], {}, "65 tiers: a stack has at most 64"),
         ([{**CPU, "write": "back"}], {}, "tier cpu: write back needs a tier above that evicts"),
         ([CPU, {**SSD, "promotion": "copy"}], {}, "tier ssd: promotion has no effect in the last tier"),
         ([{"name": "cpu"}, {**SSD, "write": "back"}], {}, "tier ssd: write back has no effect below tier cpu"),
@@ -223,6 +225,17 @@ def test_settings_of_a_stack_are_refused_without_one(name: str) -> None:
     option = "--" + name.replace("_", "-")
     with pytest.raises(ConfigError, match=rf"^{option} has no effect without tiers; give --tier or --preset$"):
         load_config(None, {name: other.get(name, "file")})
+
+
+def test_structures_texts_and_tables_say_the_same_also_on_a_preset() -> None:
+    (table,) = load_config(None, {"tiers": [CPU]}).tiers or []
+    assert load_config(None, {"tiers": [table]}).tiers == [table]
+    assert load_config(None, {"tiers": [{**CPU, "capacity": "100"}]}).tiers == only("cpu,capacity=100")
+    gpu = TierConfig(name="gpu", capacity=100, order="head-first")
+    on_preset = load_config(None, {"preset": "vllm", "tiers": [gpu]})
+    assert on_preset.tiers == [gpu]
+    (merged,) = only("gpu,capacity=100", preset="vllm")
+    assert (merged.capacity, merged.policy, merged.order) == ("100", "lru", "tail-first")
 
 
 def test_a_stack_that_means_something_is_taken() -> None:

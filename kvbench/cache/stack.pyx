@@ -409,7 +409,7 @@ cdef class TierStack:
         if self.levels == 0:
             return 0
         if self.frozen:
-            self.level[0].places[0].counts[REFUSED_FROZEN_CHUNKS] += n - self.hit
+            self.level[0].places[0].counts[REFUSED_FROZEN_CHUNKS] += self.level[0].chunks - self.hit // self.level[0].multiple
             return 0
         memcpy(self.lies_in, self.credit, self.hit)
         for t in range(self.levels):

@@ -71,8 +71,9 @@ def _remarks(tier: dict[str, Any]) -> str:
         remarks.append(CAUSES[tier["cause"]])
     if tier["break_even_tokens"] is not None:
         remarks.append(f"loading beats recomputing from {max(tier['break_even_tokens'], 1):,.0f} tokens on")
-    if tier["drive_writes_per_day"] is not None and tier["wears"]:
-        remarks.append(f"{tier['drive_writes_per_day']:.3g} drive writes a day")
+    if tier["drive_writes_per_day"] is not None and tier["rated_drive_writes_per_day"] is not None:
+        rated = tier["rated_drive_writes_per_day"]
+        remarks.append(f"{tier['drive_writes_per_day']:.3g} drive writes a day, rated for {rated:g}")
     return "; ".join(remarks)
 
 

@@ -99,6 +99,8 @@ def plan_tiers(
 ) -> tuple[TierPlan, ...]:
     """Resolve the tiers of ``config``. Raises ConfigError, naming the tier, for what does not fit."""
     tiers = config.tiers or []
+    if config.prefill_tokens_per_s is not None and block_bytes is None:
+        raise ConfigError("--prefill-tokens-per-s has no effect without --block-bytes or --model")
     return tuple(
         _plan_tier(tier, config, registry, trace, block_bytes, layout, first=at == 0, last=at == len(tiers) - 1)
         for at, tier in enumerate(tiers)

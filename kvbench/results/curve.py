@@ -85,7 +85,7 @@ def run_curve(
     ``sample``      look at some of the trace only.
     Others as of :func:`kvbench.results.run.run_replay`.
     """
-    for name in ("workers", "router", "policy", "capacity", "order", "seen", "belady", "events"):
+    for name in (*NOT_OF_CURVES, "router", "policy", "events"):
         if getattr(config, name) != getattr(type(config)(), name):
             raise ConfigError(f"{name} has no effect on a curve, which is that of one LRU cache")
     trace = open_configured(config, source)

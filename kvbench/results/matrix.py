@@ -82,6 +82,8 @@ def run_matrix(
     The cells of a batch run side by side in threads, which changes no figure. Arguments as for
     :func:`kvbench.results.run.run_replay`.
     """
+    if config.tiers is not None:
+        raise ConfigError("a matrix compares policies and capacities of one tier; replay each stack of tiers by itself")
     if config.events is not None:
         raise ConfigError("--events has no effect with several policies or capacities; give one of each")
     trace = open_configured(config, source)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from blake3 import blake3
 
 from kvbench.plugins import own_version
 from kvbench.results.causes import explain_tiers
@@ -87,8 +90,26 @@ def _manifest(plan: Plan, trace: Trace, engine: Engine, registry: Registry) -> d
         "version": RESULT_VERSION,
         **plugin_versions([plan], registry),
         "config": plan.to_dict(engine.capacity_blocks),
+        "files": _file_digests(plan),
         "trace": trace_facts(trace),
     }
+
+
+def _file_digests(plan: Plan) -> dict[str, str]:
+    """Digests of the files that the configuration names, whose contents decide the result, too."""
+    named = {name: getattr(plan.config, name) for name in ("faults", "devices", "models")}
+    if plan.config.model is not None and Path(plan.config.model).exists():
+        named["model"] = plan.config.model
+    return {
+        name: "blake3:" + blake3(file.read_bytes()).hexdigest()
+        for name, path in named.items()
+        if path is not None and (file := _file_of(Path(path))).is_file()
+    }
+
+
+def _file_of(path: Path) -> Path:
+    """A model may be named by its folder."""
+    return path / "config.json" if path.is_dir() else path
 
 
 def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _device_figures(
     written = _times(counts["written_chunks"], size)
     figures: dict[str, Any] = {
         "device": None if device is None else device.name,
-        "wears": device is not None and device.rated_drive_writes_per_day is not None,
+        "rated_drive_writes_per_day": None if device is None else device.rated_drive_writes_per_day,
         "written_bytes_per_day": None if written is None else bytes_per_day(written, duration_ns),
         "drive_writes_per_day": None,
         "read_busy_ns": None,

@@ -98,6 +98,7 @@ def _write(path: Path, columns: dict[str, Any], facts: TraceFacts | None = None)
         (["--tier", "gpu,device=s3", "--devices", "none.toml"], ("none.toml: cannot be read",)),
         ([*GPU, "--prefill-tokens-per-s", "100"], ("--prefill-tokens-per-s has no effect",)),
         (["--tier", "gpu,device=s3", "--prefill-tokens-per-s", "nan"], ("--prefill-tokens-per-s = nan",)),
+        (["--tier", "gpu,device=s3", "--prefill-tokens-per-s", "9"], ("no effect without --block-bytes",)),
         (["--tier", "gpu,capacity=5,scope=cluster"], ("scope cluster has no effect with one worker",)),
         (["--tier", "gpu,scope=host", "--workers-per-host", "4"], ("scope host has no effect with one worker",)),
         (["--tier", "gpu,capacity=5,scope=rank"], ("scope rank has no effect with one rank; give --tp",)),

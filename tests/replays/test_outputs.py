@@ -62,7 +62,7 @@ def test_A30_the_next_turn_hits_the_answer_only_if_it_was_stored(ids: str, cache
 @pytest.mark.parametrize("ids", IDS)
 def test_A30_a_block_is_stored_when_its_last_token_has_kv(ids: str, outputs: list[int]) -> None:
     """One more token of the answer completes the third block."""
-    columns = {name: [list(row) for row in rows] for name, rows in IDS[ids].items()}
+    columns: dict[str, list[list[int]]] = {name: [list(row) for row in rows] for name, rows in IDS[ids].items()}
     if ids == "token_ids":
         columns["output_token_ids"][0] = [*TOKENS[6:], 999][: outputs[0]]
     assert hits(conversation(columns, [6, 12], outputs), store_output=True) == [0, 2 + (outputs[0] == 7)]
@@ -83,7 +83,10 @@ def test_OP_30_an_answer_is_no_part_of_what_is_asked(ids: str) -> None:
 
 
 def test_OP_30_an_answer_of_one_token_or_none_stores_nothing_more() -> None:
-    columns = {"block_ids": [[0, 9], [0, 9], [0, 1, 2]], "output_block_ids": [[], [], []]}
+    columns: dict[str, list[list[int]]] = {
+        "block_ids": [[0, 9], [0, 9], [0, 1, 2]],
+        "output_block_ids": [[], [], []],
+    }
     trace = conversation(columns, [6, 6, 12], [0, 1, 1])
     for cache in CACHES.values():
         assert hits(trace, store_output=True, **cache) == hits(trace, **cache) == [0, 1, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kvbench
+from kvbench.errors import ConfigError
 from kvbench.results.causes import explain_tiers
 from kvbench.results.tiers import Blocks, reachable
 from kvbench.results.totals import Totals
@@ -179,3 +181,24 @@ def test_a_part_of_a_chunk_that_is_above_overlaps() -> None:
     found = records([[1, 2, 3, 4], [1, 2, 3, 4]], tiers=tiers)
     assert [found[name]["hit_blocks"] for name in ("gpu", "cpu")] == [3, 1]
     assert (found["cpu"]["overlap_blocks"], found["cpu"]["read_blocks"]) == (1, 2)
+
+
+def test_a_matrix_and_a_curve_refuse_a_stack() -> None:
+    for run in (kvbench.replay_matrix, kvbench.curve):
+        with pytest.raises(ConfigError, match=r"one tier|no effect on a curve"):
+            run("traces/chat.arrow", tiers=[{"name": "gpu", "capacity": 5}])
+
+
+def test_a_configuration_with_a_preset_takes_the_preset_s_settings() -> None:
+    result = kvbench.replay("traces/chat.arrow", config=kvbench.RunConfig(preset="opal", block_bytes="2MiB"))
+    assert result.manifest["config"]["placement"] == "spill"
+
+
+def test_the_manifest_tells_files_of_one_name_apart(tmp_path: Path) -> None:
+    def digest(share: float) -> object:
+        plan = tmp_path / "faults.toml"
+        plan.write_text(f'[[fault]]\nkind = "get"\ntier = "gpu"\nshare = {share}\n')
+        tiers = [{"name": "gpu", "capacity": 50}]
+        return kvbench.replay("traces/chat.arrow", tiers=tiers, faults=str(plan)).manifest["files"]["faults"]
+
+    assert digest(0.5) != digest(0.25)
