@@ -64,6 +64,7 @@ cdef class SlotStore:
         """The tier's table if it is a direct one, else None."""
         return self.table if isinstance(self.table, DirectTable) else None
 
+    @cython.final
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
         """Get ready for a batch of keys."""
         return self.table.reserve(keys, n)
@@ -93,6 +94,7 @@ cdef class SlotStore:
         self.used += 1
         return slot
 
+    @cython.final
     cdef int release_slots(self, const int32_t* slots, int32_t n, int reason) except -1 nogil:
         """Empty ``n`` slots whose blocks have no reference any more."""
         cdef int32_t i, tail
@@ -125,6 +127,7 @@ cdef class SlotStore:
         event.tier = self.level
         return event
 
+    @cython.final
     cdef int fit_slots(self, int64_t wanted) except -1 nogil:
         """Grow a tier without bound. It evicts nothing, but blocks may have been removed; fresh
         slots are needed only when no emptied one is left, so the ring is empty when it moves."""
@@ -152,6 +155,7 @@ cdef class SlotStore:
         self.view.keys = self.keys = keys.data
         self.table.set_keys(self.keys)
 
+    @cython.final
     cdef compact_ring(self, int64_t size):
         cdef int32_t* ring = <int32_t*>calloc(size, sizeof(int32_t))
         cdef int32_t i
@@ -165,6 +169,7 @@ cdef class SlotStore:
 
     # -- invariants ----------------------------------------------------------------------------
 
+    @cython.final
     cdef int check(self) except -1 nogil:
         """Semantics §13 in a debug build: counts at every request, all slots where that is cheap."""
         if not 0 <= self.pinned <= self.used <= self.limit:

@@ -50,6 +50,8 @@ cdef class Tier(SlotStore):
     cdef int32_t decoded(self, int32_t i) noexcept nogil
     cdef int sweep_one_by_one(self, const uint64_t* keys, int32_t n, int32_t fits) except -1 nogil
     cdef int tell_one(self, int32_t slot, int32_t depth, int32_t step, bint stored) except -1 nogil
+    cdef int32_t replace_victim(self, uint64_t key) except? -2 nogil
+    cdef int too_few(self, int32_t found, int32_t n) except -1 nogil
     cdef int take_victims(self, const int32_t* victims, int32_t found) except -1 nogil
     cdef int sweep_over(self, int32_t n) except -1 nogil
     cdef int tell(self, const int32_t* run, int32_t n, bint stored) except -1 nogil

@@ -122,6 +122,7 @@ cdef class OrderReplay:
             self.reserve(first + offsets[0], end - offsets[0])
             self.serve_all(first, &offsets[0], &cacheable[0], n, <Row*>&rows[0, 0])
 
+    @cython.final
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
         cdef Py_ssize_t i
         with gil:
@@ -133,6 +134,7 @@ cdef class OrderReplay:
             self.seen.reserve(keys, n)
         return 0
 
+    @cython.final
     cdef int serve_all(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,
                        int64_t n, Row* rows) except -1 nogil:
         cdef int64_t i, since_signals = 0
@@ -148,6 +150,7 @@ cdef class OrderReplay:
                     PyErr_CheckSignals()
         return 0
 
+    @cython.final
     cdef int serve(self, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
                    int64_t offset) except -1 nogil:
         cdef RouteQuery query
@@ -211,9 +214,11 @@ cdef class OrderReplay:
             self.note_truncated(keys, stored, <Tier>place)
         return 0
 
+    @cython.final
     cdef int32_t limit_of(self, int64_t i, int32_t n) noexcept nogil:
         return self.limits[i] if self.limits != NULL else n
 
+    @cython.final
     cdef int note_outputs(self, const uint64_t* keys, const int32_t* slots, int32_t n, int32_t stored) except -1 nogil:
         """Blocks of an answer count as seen from now on; returns how many are resident already."""
         cdef int32_t i, resident = 0
@@ -225,6 +230,7 @@ cdef class OrderReplay:
             resident += slots[i] >= 0
         return resident
 
+    @cython.final
     cdef void tell_facts(self, RequestFacts* facts, int64_t i) noexcept nogil:
         facts.index = self.request
         if self.time_ns != NULL:
@@ -232,12 +238,14 @@ cdef class OrderReplay:
         if self.facts != NULL:
             memcpy(&facts.input_tokens, self.facts + i * FACT_COUNT, FACT_COUNT * sizeof(int32_t))
 
+    @cython.final
     cdef int refuse_worker(self, int32_t worker) except -1 nogil:
         with gil:
             raise PolicyError(
                 f"{type(self.router).__name__} chose worker {worker}; workers are 0 to {self.router.workers - 1}"
             )
 
+    @cython.final
     cdef int explain(self, const uint64_t* keys, int32_t n, const int32_t* slots, Row* row) except -1 nogil:
         """Say why each block beyond the prefix hit is a miss, and how far an infinite cache would hit."""
         cdef int32_t i
@@ -272,6 +280,7 @@ cdef class OrderReplay:
         row.miss_truncated_blocks = truncated
         return 0
 
+    @cython.final
     cdef int note_truncated(self, const uint64_t* keys, int32_t n, Tier tier) except -1 nogil:
         cdef int32_t i
         for i in range(n):
@@ -279,6 +288,7 @@ cdef class OrderReplay:
                 self.seen.set_state(keys[i], TRUNCATED)
         return 0
 
+    @cython.final
     cdef int fit_states(self, int64_t n) except -1 nogil:
         cdef uint8_t* states = <uint8_t*>realloc(self.states, 2 * n)
         if states == NULL:
