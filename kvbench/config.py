@@ -42,6 +42,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``block_bytes``   bytes of a full block, for capacities and figures in bytes.
     ``tokens``        token database; None: by the columns of the trace.
     ``tails``         ``drop``: only full blocks are cacheable; ``keep``: a partial one, too.
+    ``shared_blocks``  leading blocks of each prompt (a system prompt) that all tenants share; what
+                      follows stays each tenant's own.
     ``workers``       engine replicas, each with a cache of its own.
     ``router``        who serves a request; None: max-prefix if there are several workers.
     ``capacity``      of each worker: blocks (``10k``), bytes (``64GiB``), a share of the trace's
@@ -83,6 +85,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     block_bytes: int | str | None = None
     tokens: PartChoice | None = None
     tails: Literal["drop", "keep"] = "drop"
+    shared_blocks: int = 0
     workers: int = 1
     router: PartChoice | None = None
     capacity: Capacity | list[Capacity] = "infinite"
@@ -122,6 +125,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise ConfigError(f"{option(name)} = {value} must be at least 1")
         if self.block_tokens is not None and self.block_tokens > MAX_TOKENS:
             raise ConfigError(f"--block-tokens = {self.block_tokens} must be at most {MAX_TOKENS:,}")
+        if self.shared_blocks < 0:
+            raise ConfigError(f"--shared-blocks = {self.shared_blocks} must not be negative")
         if self.workers == 1 and self.router is not None:
             raise ConfigError("--router has no effect with one worker; give --workers, or leave it out")
         if self.tiers is None:

@@ -45,6 +45,12 @@ def block_options(uses_of_bytes: str) -> Callable[[F], F]:
             help="Where an id means the same, instead of what the file says.",
         ),
         click.option(
+            "--shared-blocks",
+            type=int,
+            metavar="N",
+            help="Leading blocks of each prompt that all tenants share; the rest is each tenant's own.  [default: 0]",
+        ),
+        click.option(
             "--tails",
             type=click.Choice(["drop", "keep"]),
             help="Cache full blocks only, or partial last ones, too.  [default: drop]",

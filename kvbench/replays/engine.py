@@ -208,6 +208,7 @@ def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
         tenants=plans[0].tenants,
         store_output=plans[0].config.store_output,
         recompute=plans[0].config.recompute,
+        shared_blocks=plans[0].config.shared_blocks,
     )
 
 

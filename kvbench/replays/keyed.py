@@ -45,6 +45,7 @@ class KeyedTrace:
     ``columns``     columns that a policy looks at.
     ``store_output``  the blocks that answers fill are stored, too.
     ``recompute``     what of a fully cached prompt is computed again: ``none``, a ``token`` or a ``block``.
+    ``shared_blocks``  leading blocks of each prompt that tenants share.
     ``tenants``     names of tenants that have the first numbers, in this order.
     """
 
@@ -58,6 +59,7 @@ class KeyedTrace:
         tenants: tuple[str, ...] = (),
         store_output: bool = False,
         recompute: str = "none",
+        shared_blocks: int = 0,
     ) -> None:
         self.trace = trace
         self.keep_tails = keep_tails
@@ -67,6 +69,7 @@ class KeyedTrace:
         self._tenants = tenants
         self.store_output = store_output
         self.recompute = recompute
+        self.shared_blocks = shared_blocks
 
     @property
     def dense(self) -> bool:
@@ -78,13 +81,23 @@ class KeyedTrace:
         facts = RequestFacts(self._columns, self._tenants)
         # A database may count what it meets, and each pass must give the same keys.
         database = self._make_database()
+        common = self._make_database(without=("tenant",)) if self.shared_blocks else None
         for batch in read_ahead(self.trace.batches()):
             time_ns, table = facts.of(batch)
-            yield Keyed(batch, self._limited(self._keys(database, batch), batch), time_ns, table)
+            keys = self._keys(database, batch)
+            if common is not None:
+                keys = self._shared(keys, self._keys(common, batch))
+            yield Keyed(batch, self._limited(keys, batch), time_ns, table)
 
     def numbering(self) -> Numbering:
         """Gives each key a dense id, the same ones in each pass."""
         return Numbering(None if self.dense else Interner())
+
+    def _shared(self, keys: KeyBatch, common: KeyBatch) -> KeyBatch:
+        """The leading ``shared_blocks`` of each prompt are keyed alike for all tenants."""
+        sizes = np.diff(keys.offsets)
+        at = np.arange(len(keys.keys)) - np.repeat(keys.offsets[:-1], sizes)
+        return replace(keys, keys=np.where(at < self.shared_blocks, common.keys, keys.keys))
 
     def _limited(self, keys: KeyBatch, batch: pa.RecordBatch) -> KeyBatch:
         """With ``recompute = block`` the last block of a fully cached prompt of whole blocks is no hit."""
@@ -95,11 +108,13 @@ class KeyedTrace:
         whole = (tokens % block_tokens == 0) & (keys.cacheable == tokens // block_tokens) & (keys.cacheable > 0)
         return replace(keys, limits=(keys.cacheable - whole).astype(np.int32))
 
-    def _make_database(self) -> TokenDatabase | None:
+    def _make_database(self, without: tuple[str, ...] = ()) -> TokenDatabase | None:
         if self._tokens is None:
             return None
         try:
-            database: TokenDatabase = self._tokens.make(self.trace.facts, frozenset(self.trace.schema.names))
+            database: TokenDatabase = self._tokens.make(
+                self.trace.facts, frozenset(self.trace.schema.names) - set(without)
+            )
         except TraceError as error:
             raise TraceError(f"{self.trace.name}: {error}") from None
         return database

@@ -95,6 +95,8 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
             f"--tails keep has no effect on {trace.name}: its partial last blocks have no ids (tail rule floor)"
         )
     _check_effects(config, trace)
+    if config.shared_blocks and "tenant" not in trace.schema.names:
+        raise ConfigError(f"--shared-blocks has no effect on {trace.name}: it has no column tenant")
     if config.store_output:
         output_column(frozenset(trace.schema.names))
     layout = _layout(config, trace)
@@ -155,7 +157,7 @@ def _single(value: Any, name: str) -> Any:
 
 TELLS_OF_IDS = (
     *("tokens", "block_tokens", "tail_rule", "id_kind", "id_scope", "tails"),
-    *("capacity", "policy", "order", "seen", "belady", "events", "tiers", "recompute", "store_output"),
+    *("capacity", "policy", "order", "seen", "belady", "events", "tiers", "recompute", "store_output", "shared_blocks"),
 )
 """Settings that mean nothing for a trace without ids."""
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import kvbench
 from kvbench.cache.fold import Fold
 from kvbench.errors import ConfigError
+from kvbench.serving.devices import make_device
 from kvbench.testing.strategies import requests
 from tests.stacks import Rig, keys, tier
 
@@ -203,6 +204,50 @@ def test_OP_27_operations_of_a_hit_chunk(make_trace: MakeTrace, preset: bool) ->
     operations = [result[name]["operations_per_hit_chunk"] for name in ("cpu", "nvme")]
     assert operations == ([5.0, 5.0] if preset else [2 / 4, 2 / 6])
     assert [result[name]["read_operations"] for name in ("cpu", "nvme")] == ([4, 6] if preset else [1, 1])
+
+
+@given(
+    computed=st.integers(0, 200),
+    held=st.lists(st.sets(st.integers(0, 11)), min_size=1, max_size=3),
+    block_tokens=st.sampled_from([1, 16, 20]),
+)
+def test_OP_25_a_lookup_goes_on_from_what_is_computed_already(
+    computed: int, held: list[set[int]], block_tokens: int
+) -> None:
+    """Chunks that end at or before the computed offset are not looked for; the offset need not be a
+    multiple of a chunk, and the answer is the offset up to which the prefix is known."""
+    names = [f"t{level}" for level in range(len(held))]
+    rig = Rig(tiers=[tier(name, capacity=20) for name in names])
+    rig.place(dict(zip(names, held, strict=True)), range(12))
+    skip = min(computed // block_tokens, 12)
+    expected = skip
+    while expected < 12 and any(expected in each for each in held):
+        expected += 1
+    assert rig.stack.probe(keys(range(12)), skip=skip) == expected
+    credit = rig.stack.last_credit
+    assert credit[:skip] == [-1] * skip
+    assert all(block in held[level] for block, level in enumerate(credit) if level >= 0)
+
+
+def test_OP_26_a_cut_selects_chunks_of_the_uncut_chain() -> None:
+    """700 of 1,000 tokens in chunks of 256 are, rounded down, the first two chunks of the whole prompt: 512
+    tokens; nothing is chunked again."""
+    rig = Rig(tiers=[tier("cpu", capacity=10)])
+    chain = range(1_000 // 256)
+    rig.serve(chain)
+    cut = keys(chain)[: 700 // 256]
+    assert rig.stack.probe(cut) * 256 == 512
+
+
+def test_OP_29_each_tier_has_a_link_of_its_own_in_each_direction() -> None:
+    devices = ("cpu-pcie4", "nvme-gen4")
+    tiers = [tier("gpu", capacity=150), *(tier(f"t{at}", capacity=400, device=name) for at, name in enumerate(devices))]
+    found = records(kvbench.replay(CHAT, tiers=tiers, block_bytes="1MiB"))
+    for at, name in enumerate(devices):
+        record, device = found[f"t{at}"], make_device(name)
+        assert record["read_busy_ns"] == device.busy_read_ns(record["read_bytes"])
+        assert record["write_busy_ns"] == device.busy_write_ns(record["written_bytes"])
+    assert found["gpu"]["read_busy_ns"] is None
 
 
 def test_OP_28_a_chunk_that_vanishes_before_it_is_read_cuts_the_prefix() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import kvbench
 from kvbench.errors import ConfigError
+from kvbench.trace.schema import TraceFacts
 from tests.stacks import SECOND_NS, Rig, keys, tier
 
 MakeTrace = Callable[..., pa.Table]
@@ -39,6 +40,22 @@ def replay(trace: pa.Table | Path, **settings: Any) -> kvbench.ReplayResult:
 
 
 # -- D: eviction and quotas ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shared", "hit"), [(0, 0), (6, 12), (3, 6), (10, 12)])
+def test_B05_tenants_share_as_many_leading_blocks_as_they_are_let(shared: int, hit: int) -> None:
+    """Three tenants, prompts of 10 blocks of which 6 are the same."""
+    rows = [[*range(6), *range(100 * tenant, 100 * tenant + 4)] for tenant in range(1, 4)]
+    table = pa.table(
+        {
+            "arrival_ns": pa.array(range(3), pa.int64()),
+            "input_tokens": pa.array([100] * 3, pa.uint32()),
+            "block_ids": pa.array(rows, pa.list_(pa.uint64())),
+            "tenant": pa.array(["x", "y", "z"]),
+        }
+    ).replace_schema_metadata(TraceFacts(block_tokens=10).to_metadata())
+    for cache in ({"capacity": 100}, {"tiers": [{"name": "gpu", "capacity": 100}]}):
+        assert kvbench.replay(table, shared_blocks=shared, **cache).summary["blocks"]["hit"] == hit
 
 
 def test_D02_requests_are_evicted_one_after_the_other_each_from_its_tail() -> None:
