@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import adaptive_models as models
 import numpy as np
 import pytest
@@ -279,3 +281,16 @@ def test_textbook_sketch_keeps_what_is_used_often_through_a_scan():
 def test_parameters_out_of_range_are_refused(name, params, message):
     with pytest.raises(ConfigError, match=message):
         make(name, 10, **params)
+
+
+@given(keys=st.lists(st.integers(0, 11), max_size=200))
+def test_D04_the_lists_of_arc_stay_within_their_bounds(keys: list[int]) -> None:
+    """Capacity 4: the blocks used once and again are at most 4, those and their ghosts at most 8, at
+    every step. (The state begins with p and the lengths of the four lists.)"""
+    policy = make("arc", 4)
+    tier = Tier(policy, order="access")
+    for key in keys:
+        tier.serve(np.array([key], dtype=np.uint64))
+        _, once, again, once_ghosts, again_ghosts = struct.unpack("<d4q", policy.snapshot()[2][:40])
+        assert once + again == tier.used <= 4
+        assert once + again + once_ghosts + again_ghosts <= 8

@@ -1,6 +1,6 @@
 """What users of KV caches report, as tests named after their ids: sections D and E.
 
-D04 and D09 on real traces are in test_adaptive.py and test_invariants.py, D05 and D06 in
+D04 is in test_adaptive.py, D09 in test_invariants.py, D05 and D06 in
 test_python_policy.py and test_plugins.py, D10 is a benchmark. E12, E15 and F01 to F08 are beside the
 code that they are about, in tests/serving. E01, E02 and the bandwidth of E13 need a clock.
 """
