@@ -45,7 +45,9 @@ cdef class EventLog:
     cdef int64_t room
     cdef int64_t* sequences   # worker -> its next sequence number
     cdef int32_t workers
+    cdef int64_t forgotten    # events that were here and are no more
 
+    cdef void forget(self) noexcept nogil
     cdef Event* append(self, int32_t worker) except NULL nogil
     cdef int meet(self, int32_t worker) except -1 nogil
     cpdef clear(self)

@@ -68,9 +68,13 @@ cdef class EventLog:
         self.workers = worker + 1
         return 0
 
+    cdef void forget(self) noexcept nogil:
+        self.forgotten += self.size
+        self.size = 0
+
     cpdef clear(self):
         """Forget all events; sequence numbers go on."""
-        self.size = 0
+        self.forget()
 
     def __len__(self):
         return self.size

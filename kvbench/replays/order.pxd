@@ -44,6 +44,7 @@ cdef class OrderReplay:
     cdef int32_t* overlap
     cdef uint8_t* states
     cdef int64_t room
+    cdef int64_t heard       # events of the log, from its start, that the index knows of
     # Of the batch being served, or NULL.
     cdef const int64_t* time_ns
     cdef const int32_t* facts
@@ -53,6 +54,8 @@ cdef class OrderReplay:
     cdef const uint8_t* partials
 
     cdef check_places(self)
+    cdef int hear(self) except -1 nogil
+    cdef int check_events(self, int64_t first) except -1
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int serve_all(self, const uint64_t* keys, const int64_t* offsets, const int32_t* cacheable,

@@ -16,6 +16,7 @@ from kvbench.cache.events cimport EventLog
 from kvbench.cache.seen cimport NEVER, TRUNCATED, Seen
 from kvbench.cache.tier cimport ACCESS, Tier
 from kvbench.eviction.view cimport RequestFacts
+from kvbench.checks cimport debug_build
 from kvbench.memory cimport no_memory
 from kvbench.routing.index cimport KvbmIndex
 from kvbench.routing.policy cimport RouteQuery, RouterPolicy
@@ -155,9 +156,8 @@ cdef class OrderReplay:
                    int64_t offset) except -1 nogil:
         cdef RouteQuery query
         cdef int32_t worker = 0
-        cdef int64_t first_event = 0
         if self.log is not None:
-            first_event = self.log.size
+            self.hear()  # of what was removed since the last request
         row.best_blocks = row.predicted_blocks = -1
         if self.router is not None:
             query.blocks = n
@@ -176,10 +176,10 @@ cdef class OrderReplay:
         self.serve_at(
             self.place_of[worker], keys, n, n + (self.outputs[i] if self.outputs != NULL else 0), readable, row, i, offset
         )
-        if self.index is not None:
-            self.index.apply(self.log, first_event)
-        if self.log is not None and not self.keep_events:
-            self.log.size = 0
+        if self.log is not None:
+            self.hear()
+            if not self.keep_events:
+                self.log.forget()
         return 0
 
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil:
@@ -237,6 +237,23 @@ cdef class OrderReplay:
             facts.time_ns = self.time_ns[i]
         if self.facts != NULL:
             memcpy(&facts.input_tokens, self.facts + i * FACT_COUNT, FACT_COUNT * sizeof(int32_t))
+
+    cdef int hear(self) except -1 nogil:
+        """Pass on to the index the events that it does not know yet."""
+        cdef int64_t first = self.heard - self.log.forgotten
+        if first == self.log.size:
+            return 0
+        if self.index is not None:
+            self.index.apply(self.log, max(first, <int64_t>0))
+        if debug_build:
+            with gil:
+                self.check_events(max(first, <int64_t>0))
+        self.heard = self.log.forgotten + self.log.size
+        return 0
+
+    cdef int check_events(self, int64_t first) except -1:
+        """Look, in a debug build, at the events from number ``first`` of the log on."""
+        return 0
 
     @cython.final
     cdef int refuse_worker(self, int32_t worker) except -1 nogil:

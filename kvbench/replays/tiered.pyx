@@ -8,7 +8,6 @@ from libc.string cimport memset
 from kvbench.cache.seen cimport NEVER, STORED, TRUNCATED
 from kvbench.cache.stack cimport TierStack
 from kvbench.cache.stacked cimport EVICTED_FROM, FAULTY, NOT_ADMITTED
-from kvbench.checks cimport debug_build
 from kvbench.replays.order cimport OrderReplay, Row
 
 from kvbench.cache.fold import Fold
@@ -58,7 +57,6 @@ cdef class TieredReplay(OrderReplay):
                       Row* row, int64_t i, int64_t offset) except -1 nogil:
         cdef int32_t* counts = self.tier_rows + i * (2 * self.levels + OTHERS)
         memset(counts, 0, (2 * self.levels + OTHERS) * sizeof(int32_t))
-        cdef int64_t first_event = self.log.size if self.log is not None else 0
         self.tell_facts(&(<TierStack>place).request, i)
         (<TierStack>place).next_use = self.next_use + offset if self.next_use != NULL else NULL
         row.hit_blocks = (<TierStack>place).lookup(keys, stored, self.limit_of(i, n), readable)
@@ -76,15 +74,12 @@ cdef class TieredReplay(OrderReplay):
         row.stored_blocks = (<TierStack>place).stored
         row.evicted_blocks = (<TierStack>place).evicted
         row.truncated_blocks = self.note_outcome(keys, stored, <TierStack>place)
-        if debug_build and self.log is not None:
-            with gil:
-                self.check_fold(first_event)
         return 0
 
-    cdef int check_fold(self, int64_t first_event) except -1:
+    cdef int check_events(self, int64_t first) except -1:
         """Semantics §7.1 in a debug build: the events fold to what every store holds, at every request.
         Large stores are compared by count only, which costs little."""
-        self.fold.take(self.log.tobytes(first_event))
+        self.fold.take(self.log.tobytes(first))
         for stack in self.places:
             for level in (<TierStack>stack).tiers:
                 for tier in level:

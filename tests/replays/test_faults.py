@@ -347,3 +347,15 @@ def test_retries_of_operations_that_never_fail_are_refused(make_trace: MakeTrace
 def test_retries_out_of_range_are_refused(make_trace: MakeTrace, faulty: Faulty, retries: int) -> None:
     with pytest.raises(ConfigError, match=rf"^--retries = {retries} must be from 0 to 1,000$"):
         faulty(make_trace([[1]]), plan_of("get"), tiers=CPU, retries=retries)
+
+
+def test_the_index_hears_of_a_restart(tmp_path: Path) -> None:
+    """What a restarted worker has forgotten the router does not promise any more."""
+    plan = tmp_path / "faults.toml"
+    plan.write_text('[[fault]]\nkind = "restart"\ntier = "gpu"\nworker = 1\nfrom_request = 900\n')
+    tiers = [{"name": "gpu", "capacity": 400}]
+    result = kvbench.replay(
+        "traces/chat.arrow", workers=2, router="round-robin", tiers=tiers, faults=str(plan), keep_requests=True
+    )
+    assert result.requests is not None
+    assert result.requests["predicted_blocks"].to_pylist() == result.requests["hit_blocks"].to_pylist()
