@@ -13,7 +13,8 @@ from libc.stdlib cimport free, realloc
 from kvbench.hashing cimport mix64
 from kvbench.memory cimport no_memory
 from kvbench.replays.distances cimport Share, Sums, Weights, share_of
-from kvbench.replays.stack cimport Numbering, Run, Stack, Touch
+from kvbench.replays.numbers cimport Numbering
+from kvbench.replays.stack cimport Run, Stack, Touch
 
 cdef extern from *:
     """

@@ -1,10 +1,6 @@
 from typing import Self, final
 
 @final
-class Numbering:
-    def __new__(cls) -> Self: ...
-
-@final
 class Stack:
     def __new__(cls) -> Self: ...
     @property
