@@ -12,7 +12,7 @@ touched, inserted or evicted block; 65 bytes a slot, nearly all of it ghosts.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.eviction.onevictim cimport OneVictimPolicy
 from kvbench.eviction.queues cimport queue_evictable, queue_move, queue_push, queues_make
 from kvbench.eviction.slotlist cimport Node, list_unlink
 from kvbench.hashing cimport mix64, scale64
@@ -43,7 +43,7 @@ cdef struct State:
 
 
 @cython.final
-cdef class Arc(EvictionPolicy):
+cdef class Arc(OneVictimPolicy):
     """T1 and T2 are queues ONCE and AGAIN; ``where`` says which one a slot is in.
 
     B1 and B2 are two lists over one hash table, so that a key is looked up once. Its places chain
@@ -87,21 +87,6 @@ cdef class Arc(EvictionPolicy):
             self.state.sizes[into] += 1
             queue_push(self.nodes, self.capacity + into, slots[i])
         return 0
-
-    cdef int remove_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
-        cdef int32_t i
-        for i in range(n):
-            self.forget(slots[i])
-        return 0
-
-    cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
-        cdef int32_t found = 0
-        while found < n:
-            victims[found] = self.evict_one()
-            if victims[found] < 0:
-                break
-            found += 1
-        return found
 
     cdef void forget(self, int32_t slot) noexcept nogil:
         list_unlink(self.nodes, slot)

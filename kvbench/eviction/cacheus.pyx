@@ -19,7 +19,7 @@ from libc.math cimport exp, fabs
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_oldest, ghost_push, ghost_remove
-from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.eviction.onevictim cimport OneVictimPolicy
 from kvbench.eviction.queues cimport Mark, queue_move, queue_push, queue_search, queues_make
 from kvbench.eviction.slotlist cimport Node, list_unlink
 from kvbench.eviction.uses cimport Uses, uses_add, uses_init, uses_of, uses_raise, uses_remove, uses_youngest
@@ -59,7 +59,7 @@ cdef struct State:
 
 
 @cython.final
-cdef class Cacheus(EvictionPolicy):
+cdef class Cacheus(OneVictimPolicy):
     """``marks[slot]`` is the list of a slot, with DEMOTED and FRESH."""
 
     cdef Node* nodes
@@ -118,21 +118,8 @@ cdef class Cacheus(EvictionPolicy):
                 self.put(slots[i], RECENT | FRESH)
         return 0
 
-    cdef int remove_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
-        cdef int32_t i
-        for i in range(n):
-            self.forget(slots[i])
-        return 0
-
-    cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
-        cdef int32_t found = 0
+    cdef void expect_incoming(self) noexcept nogil:
         self.judge(self.view.incoming)
-        while found < n:
-            victims[found] = self.evict_one()
-            if victims[found] < 0:
-                break
-            found += 1
-        return found
 
     # -- the lists -----------------------------------------------------------------------------
 

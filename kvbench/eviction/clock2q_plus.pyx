@@ -14,7 +14,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_push, ghost_remove
-from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.eviction.onevictim cimport OneVictimPolicy
 from kvbench.eviction.queues cimport Mark, ghosts_of, queue_push, queue_search, queues_make, share_of
 from kvbench.eviction.slotlist cimport Node, list_unlink
 
@@ -35,7 +35,7 @@ cdef struct State:
 
 
 @cython.final
-cdef class Clock2QPlus(EvictionPolicy):
+cdef class Clock2QPlus(OneVictimPolicy):
     """Beside each slot: which queue it is in, whether it was used, and when it was stored."""
 
     cdef Node* nodes
@@ -83,22 +83,9 @@ cdef class Clock2QPlus(EvictionPolicy):
             self.push(slots[i], into)
         return 0
 
-    cdef int remove_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
-        cdef int32_t i
-        for i in range(n):
-            self.forget(slots[i])
-        return 0
-
-    cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
-        cdef int32_t found = 0
+    cdef void expect_incoming(self) noexcept nogil:
         self.judge(self.view.incoming)
         self.state.warm = True
-        while found < n:
-            victims[found] = self.evict_one()
-            if victims[found] < 0:
-                break
-            found += 1
-        return found
 
     cdef int32_t judge(self, uint64_t key) noexcept nogil:
         """The queue of a missing key: a ghost that returns goes straight to the main queue."""

@@ -15,7 +15,7 @@ from libc.math cimport exp, pow
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_push, ghost_remove
-from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.eviction.onevictim cimport OneVictimPolicy
 from kvbench.eviction.queues cimport queue_evictable, queue_move, queue_push, queues_make
 from kvbench.eviction.slotlist cimport Node, list_unlink
 from kvbench.eviction.uses cimport Uses, uses_add, uses_init, uses_oldest, uses_raise, uses_remove
@@ -37,7 +37,7 @@ cdef struct State:
 
 
 @cython.final
-cdef class LeCar(EvictionPolicy):
+cdef class LeCar(OneVictimPolicy):
     """``recency`` and ``uses`` order the same slots; ghosts keep the time of their eviction."""
 
     cdef Node* recency
@@ -79,21 +79,8 @@ cdef class LeCar(EvictionPolicy):
             uses_add(&self.uses, slots[i], 1)
         return 0
 
-    cdef int remove_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
-        cdef int32_t i
-        for i in range(n):
-            self.forget(slots[i])
-        return 0
-
-    cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
-        cdef int32_t found = 0
+    cdef void expect_incoming(self) noexcept nogil:
         self.judge(self.view.incoming)
-        while found < n:
-            victims[found] = self.evict_one()
-            if victims[found] < 0:
-                break
-            found += 1
-        return found
 
     cdef void forget(self, int32_t slot) noexcept nogil:
         list_unlink(self.recency, slot)

@@ -14,7 +14,7 @@ cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_push, ghost_remove
-from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.eviction.onevictim cimport OneVictimPolicy
 from kvbench.eviction.queues cimport ghosts_of, queue_evictable, queue_push, queues_make, share_of
 from kvbench.eviction.slotlist cimport Node, list_unlink
 
@@ -33,7 +33,7 @@ cdef struct State:
 
 
 @cython.final
-cdef class Qdlp(EvictionPolicy):
+cdef class Qdlp(OneVictimPolicy):
     """``uses[slot]`` is twice the number of uses, plus one in the main queue."""
 
     cdef Node* nodes
@@ -79,26 +79,13 @@ cdef class Qdlp(EvictionPolicy):
             self.state.into = SMALL if entry == 0 else MAIN
         return self.state.into
 
-    cdef int remove_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
-        cdef int32_t i
-        for i in range(n):
-            self.forget(slots[i])
-        return 0
-
     cdef int32_t drop_slot(self) except -2 nogil:
         cdef int32_t slot = self.state.leaving - 1
         self.state.leaving = 0
         return slot
 
-    cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
-        cdef int32_t found = 0
+    cdef void expect_incoming(self) noexcept nogil:
         self.judge(self.view.incoming)
-        while found < n:
-            victims[found] = self.evict_one()
-            if victims[found] < 0:
-                break
-            found += 1
-        return found
 
     cdef int32_t evict_one(self) noexcept nogil:
         """The oldest of the small queue that was not used; or what goes from the main one, to make

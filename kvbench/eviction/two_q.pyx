@@ -13,7 +13,7 @@ cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kvbench.eviction.ghost cimport Ghost, ghost_find, ghost_init, ghost_push, ghost_remove
-from kvbench.eviction.policy cimport EvictionPolicy
+from kvbench.eviction.onevictim cimport OneVictimPolicy
 from kvbench.eviction.queues cimport ghosts_of, queue_evictable, queue_move, queue_push, queues_make, share_of
 from kvbench.eviction.slotlist cimport Node, list_unlink
 
@@ -32,7 +32,7 @@ cdef struct State:
 
 
 @cython.final
-cdef class TwoQ(EvictionPolicy):
+cdef class TwoQ(OneVictimPolicy):
     """``where`` says which queue a slot is in. Am never gets above its share in a full cache, so
     neither queue needs a limit of its own."""
 
@@ -69,21 +69,8 @@ cdef class TwoQ(EvictionPolicy):
             queue_push(self.nodes, self.capacity + into, slots[i])
         return 0
 
-    cdef int remove_slots(self, const int32_t* slots, int32_t n) except -1 nogil:
-        cdef int32_t i
-        for i in range(n):
-            self.forget(slots[i])
-        return 0
-
-    cdef int32_t evict_slots(self, int32_t n, int32_t* victims) except -1 nogil:
-        cdef int32_t found = 0
+    cdef void expect_incoming(self) noexcept nogil:
         self.judge(self.view.incoming)
-        while found < n:
-            victims[found] = self.evict_one()
-            if victims[found] < 0:
-                break
-            found += 1
-        return found
 
     cdef int32_t judge(self, uint64_t key) noexcept nogil:
         """The queue of a missing key: a ghost that returns has earned the lasting one."""
