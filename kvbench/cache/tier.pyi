@@ -5,7 +5,7 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from kvbench.cache.events import EventLog
-from kvbench.cache.slots import SlotStore
+from kvbench.cache.victims import VictimStore
 from kvbench.eviction.policy import EvictionPolicy
 
 ORDERS: dict[str, int]
@@ -18,7 +18,7 @@ class LastCounts(TypedDict):
     truncated: int
 
 @disjoint_base
-class Tier(SlotStore):
+class Tier(VictimStore):
     def __new__(
         cls,
         policy: EvictionPolicy | None = None,

@@ -13,21 +13,21 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 
-from kvbench.cache.events cimport COMPUTED, EVICTED, INSERT
-from kvbench.cache.slots cimport SlotStore
+from kvbench.cache.events cimport COMPUTED, INSERT
 from kvbench.cache.table cimport ABSENT, ABSENT_EVICTED
+from kvbench.cache.victims cimport VictimStore
 from kvbench.checks cimport debug_build
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.eviction.view cimport STORED_NOW
 from kvbench.memory cimport no_memory
 
-from kvbench.errors import ConfigError, PolicyError
+from kvbench.errors import ConfigError
 
 ORDERS = {"tail-first": TAIL_FIRST, "head-first": HEAD_FIRST, "access": ACCESS}
 """Names of the sweep orders of semantics §5.1."""
 
 
-cdef class Tier(SlotStore):
+cdef class Tier(VictimStore):
     """One tier of one worker.
 
     ``policy``  an :class:`~kvbench.eviction.EvictionPolicy` made for this tier's capacity, or
@@ -211,10 +211,6 @@ cdef class Tier(SlotStore):
             self.record(INSERT, COMPUTED, keys[i], i > 0, keys[i - 1] if i > 0 else 0)
         return 0
 
-    cdef int give_up(self, const int32_t* victims, int32_t n) except -1 nogil:
-        """Empty the slots of victims, which nobody refers to any more."""
-        return self.release_slots(victims, n, EVICTED)
-
     @cython.final
     cdef int sweep_over(self, int32_t n) except -1 nogil:
         """Tell the policy of the whole request in sweep order, one call for each run of touched
@@ -358,47 +354,6 @@ cdef class Tier(SlotStore):
         self.keys[victim] = key
         self.evicted += 1
         return victim
-
-    # -- victims -------------------------------------------------------------------------------
-
-    @cython.final
-    cdef int evict(self, int32_t n, int32_t* victims) except -1 nogil:
-        """Have the policy give up exactly ``n`` blocks; a policy that errs stops the replay."""
-        cdef int32_t found = self.policy.evict_slots(n, victims)
-        self.take_victims(victims, found)
-        if found < n:
-            self.too_few(found, n)
-        return 0
-
-    @cython.final
-    cdef int too_few(self, int32_t found, int32_t n) except -1 nogil:
-        with gil:
-            raise PolicyError(
-                    f"{type(self.policy).__name__} gave up {found} of {n} blocks of tier {self.name}, "
-                    f"of whose {self.used:,} blocks {self.pinned:,} are pinned"
-                )
-
-    @cython.final
-    cdef int take_victims(self, const int32_t* victims, int32_t found) except -1 nogil:
-        """Empty the slots that the policy gave up; the first that it may not give up stops the replay."""
-        cdef int32_t good = 0
-        while good < found and 0 <= victims[good] < self.size and self.refs[victims[good]] == 1:
-            self.refs[victims[good]] = 0
-            good += 1
-        self.give_up(victims, good)
-        self.evicted += good
-        if good < found:
-            self.refuse(victims[good])
-        return 0
-
-    @cython.final
-    cdef int refuse(self, int32_t slot) except -1 nogil:
-        with gil:
-            if not 0 <= slot < self.size:
-                state = f"tier {self.name} has slots 0 to {self.size - 1}"
-            else:
-                state = "it is free" if self.refs[slot] == 0 else "it is pinned"
-            raise PolicyError(f"{type(self.policy).__name__} evicted slot {slot}: {state}")
 
     @cython.final
     cdef int fit_scratch(self, int64_t n) except -1 nogil:
