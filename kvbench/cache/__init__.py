@@ -2,11 +2,15 @@
 
 table.pyx    key → slot: a hash table, or an array where ids are dense
 slots.pyx    the slots of a tier: free, taken, pinned, counted
+victims.pyx  what its policy gives up, checked
 tier.pyx     one request at a tier: lookup, room, sweep
 seen.pyx     every key ever asked for: first use or eviction?
 events.pyx   every change of residency, in order
 stacked.pyx  a tier in a stack: given to from above and below
-stack.pyx    one request in a stack of tiers
+frame.pyx    a stack of tiers: its memory,
+lookup.pyx   one request looked up in all of them,
+plan.pyx     which of them is to store what,
+stack.pyx    and the request stored
 admission.pyx  which blocks may enter a tier
 fold.py      the state that an event log describes
 """

@@ -1,32 +1,10 @@
-from typing import Self, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
-from kvbench.cache.stacked import StackedTier
+from kvbench.cache.plan import StackPlan
 
 @final
-class TierStack:
-    def __new__(
-        cls,
-        tiers: list[list[StackedTier]],
-        *,
-        worker: int = 0,
-        walk: str = "any",
-        spill: bool = False,
-        retries: int = 0,
-        fault_seed: int = 0,
-    ) -> Self: ...
-    @property
-    def worker(self) -> int: ...
-    @property
-    def levels(self) -> int: ...
-    @property
-    def frozen(self) -> bool: ...
-    @property
-    def last_credit(self) -> list[int]: ...
-    def freeze(self, frozen: bool = True) -> None: ...
-    def expect_faults(self, faulty: bool = True) -> None: ...
-    def probe(self, keys: npt.NDArray[np.uint64], *, skip: int = 0) -> int: ...
-    def touch(self, keys: npt.NDArray[np.uint64]) -> int: ...
+class TierStack(StackPlan):
     def serve(self, keys: npt.NDArray[np.uint64], *, request: int = 0, time_ns: int = 0) -> int: ...

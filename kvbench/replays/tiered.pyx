@@ -70,7 +70,7 @@ cdef class TieredReplay(OrderReplay):
         row.resident_blocks = (<TierStack>place).resident
         if stored > n:
             row.resident_blocks -= self.note_outputs(keys, (<TierStack>place).found, n, stored)
-        (<TierStack>place).commit(keys, stored)
+        (<TierStack>place).commit()
         row.stored_blocks = (<TierStack>place).stored
         row.evicted_blocks = (<TierStack>place).evicted
         row.truncated_blocks = self.note_outcome(keys, stored, <TierStack>place)

@@ -1,0 +1,3 @@
+from kvbench.cache.lookup import StackLookup
+
+class StackPlan(StackLookup): ...
