@@ -135,6 +135,7 @@ def _layout(config: RunConfig, trace: Trace) -> KvLayout | None:
     """How the configured model's KV is laid out; None where no model is named."""
     if config.model is None:
         return None
+    from kvbench.serving.kvsize import parse_dtype
     from kvbench.serving.models import kv_layout
 
     if trace.facts.block_tokens is None:
@@ -142,7 +143,7 @@ def _layout(config: RunConfig, trace: Trace) -> KvLayout | None:
     return kv_layout(
         config.model,
         config.tp,
-        config.kv_dtype,
+        None if config.kv_dtype is None else parse_dtype(config.kv_dtype, "--kv-dtype"),
         None if config.models is None else Path(config.models),
         config.save_only_first_rank,
     )

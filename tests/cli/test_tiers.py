@@ -107,6 +107,7 @@ def _write(path: Path, columns: dict[str, Any], facts: TraceFacts | None = None)
         ([*GPU, "--kv-dtype", "fp8"], ("--kv-dtype has no effect without --model",)),
         ([*GPU, "--model", "Llama-9"], ("unknown model 'Llama-9'",)),
         ([*GPU, "--model", "Llama-3.1-8B", "--block-bytes", "5"], ("--block-bytes and --model",)),
+        ([*GPU, "--model", "Llama-3.1-8B", "--kv-dtype", "bogus"], ("--kv-dtype = 'bogus' is not a dtype",)),
         ([*GPU, "--model", "Llama-3.1-8B", "--models", "none.toml"], ("none.toml: cannot be read",)),
         ([*GPU, "--model", "Llama-3.1-8B", "--save-only-first-rank"], ("--save-only-first-rank has no effect",)),
         (["--preset", "vlm"], ("unknown preset 'vlm'", "did you mean 'vllm'")),
