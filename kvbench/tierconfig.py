@@ -43,9 +43,10 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``spare_own``  a request's own blocks are no victims. If not, room is made for all blocks that this
                    tier did not deliver, resident or not, before any is stored.
     ``fit``        of a request that does not fit, store the ``leading`` blocks, or ``all`` or nothing.
-    ``partial``    a request's partial last block, and a full one that is computed again, needs no room
-                   (``free``), or it is held while the request runs; then its place is the ``first`` to be used
-                   again (vLLM from 0.23 on), or a partial block keeps it until evicted ``in-turn`` (before).
+    ``partial``    a request's partial last block needs no room (``free``), or it is held while the request
+                   runs; then its place is the ``first`` to be used again (vLLM from 0.23 on), or it keeps it
+                   until evicted ``in-turn`` (before). With either, a resident block that is computed again is
+                   stored as a copy beside the old one.
     ``high``       watermark, a share of the capacity: nothing is evicted at allocation; a tier that is
                    so full evicts after a request, down to ``low``, or ``ratio`` of what it holds.
     ``low``, ``ratio``  how far; exactly one goes with ``high``.

@@ -6,6 +6,7 @@ victims.pyx  what its policy gives up, checked
 tier.pyx     one request at a tier: lookup, room, sweep
 seen.pyx     every key ever asked for: first use or eviction?
 events.pyx   every change of residency, in order
+copies.pyx   several copies of one block in a tier
 stacked.pyx  a tier in a stack: given to from above and below
 frame.pyx    a stack of tiers: its memory,
 lookup.pyx   one request looked up in all of them,

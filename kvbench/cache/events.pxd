@@ -17,6 +17,7 @@ cdef enum EventReason:
     FAULT = 6
     RESTART = 7
     NAMELESS = 8
+    RECOMPUTED = 9
 
 cdef enum:
     NO_TIER = 255   # `source` of an event that has none

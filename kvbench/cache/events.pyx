@@ -20,7 +20,7 @@ EVENT_FIELDS = (
 
 EVENT_KINDS = ("INSERT", "DELETE", "MOVE", "COPY", "CLEAR")
 EVENT_REASONS = ("computed", "evicted", "removed", "promoted", "demoted", "watermark", "fault", "restart",
-                 "nameless")
+                 "nameless", "recomputed")
 
 
 @cython.final

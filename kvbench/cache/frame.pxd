@@ -62,8 +62,8 @@ cdef class StackFrame:
     cdef uint64_t* offered
     cdef int32_t* offered_at
     cdef RequestFacts request
-    cdef int32_t extra                 # blocks that the request at hand holds only while it is served
-    cdef bint has_partial              # one of them is its partial last block
+    cdef uint64_t* names               # scratch for the keys of a request of which a tier stores copies
+    cdef bint has_partial              # the request at hand has a partial last block
     cdef int32_t hit, resident, stored, evicted, overlap, lost
 
     cdef int fit(self, int64_t n) except -1 nogil

@@ -60,6 +60,7 @@ cdef class StackFrame:
         free(self.found)
         free(self.admitted)
         free(self.offered)
+        free(self.names)
         free(self.offered_at)
 
     cdef int fit(self, int64_t n) except -1 nogil:
@@ -75,10 +76,11 @@ cdef class StackFrame:
         self.found = <int32_t*>realloc(self.found, n * sizeof(int32_t))
         self.admitted = <uint8_t*>realloc(self.admitted, n)
         self.offered = <uint64_t*>realloc(self.offered, n * sizeof(uint64_t))
+        self.names = <uint64_t*>realloc(self.names, n * sizeof(uint64_t))
         self.offered_at = <int32_t*>realloc(self.offered_at, n * sizeof(int32_t))
         if self.credit == NULL or self.lies_in == NULL or self.found == NULL:
             no_memory("request", n)
-        if self.admitted == NULL or self.offered == NULL or self.offered_at == NULL:
+        if self.admitted == NULL or self.offered == NULL or self.offered_at == NULL or self.names == NULL:
             no_memory("request", n)
         for t in range(self.levels):
             level = &self.level[t]

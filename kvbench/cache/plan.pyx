@@ -27,10 +27,14 @@ cdef class StackPlan(StackLookup):
         cdef Level* level = &self.level[t]
         cdef int32_t m = level.multiple
         cdef int32_t j, first, last, source
-        cdef bint duplicates = tier.write == THROUGH and not (tier.admission is not None and tier.admission.asks_presence)
+        cdef bint duplicates = tier.write == THROUGH and not tier.partial and not (
+            tier.admission is not None and tier.admission.asks_presence
+        )
         place.offers = False
         place.wanted = 0
-        place.settled = tier.resident == level.chunks and tier.touch_on == ON_REQUEST and not (tier.partial and self.extra)
+        place.settled = tier.resident == level.chunks and tier.touch_on == ON_REQUEST and not (
+            tier.partial and (self.has_partial or self.hit < level.chunks)
+        )
         if place.settled:
             if duplicates:
                 place.counts[DUPLICATE_CHUNKS] += level.chunks - self.hit // m

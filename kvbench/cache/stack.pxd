@@ -12,6 +12,7 @@ cdef class TierStack(StackPlan):
     cdef void follow_moves(self, StackedTier tier, Place* place, Level* level) noexcept nogil
     cdef int free_beside(self, StackedTier tier, int32_t own, int32_t chunks) except -1 nogil
     cdef int32_t hold_extra(self, StackedTier tier, Place* place, Level* level, int32_t missing) except -1 nogil
+    cdef int32_t add_copies(self, StackedTier tier, Place* place, Level* level) noexcept nogil
     cdef int store_batch(self, StackedTier tier, Place* place, Level* level) except -1 nogil
     cdef int take_sources(self, StackedTier tier, Place* place, int32_t r, int32_t fits) except -1 nogil
     cdef bint take_source(self, StackedTier below, int32_t j, uint64_t key) except -1 nogil

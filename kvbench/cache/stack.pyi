@@ -7,4 +7,12 @@ from kvbench.cache.plan import StackPlan
 
 @final
 class TierStack(StackPlan):
-    def serve(self, keys: npt.NDArray[np.uint64], *, request: int = 0, time_ns: int = 0) -> int: ...
+    def serve(
+        self,
+        keys: npt.NDArray[np.uint64],
+        *,
+        request: int = 0,
+        time_ns: int = 0,
+        limit: int | None = None,
+        partial: bool = False,
+    ) -> int: ...

@@ -12,6 +12,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
+from kvbench.cache.copies cimport nobodys_key
 from kvbench.cache.frame cimport NO_LEVEL, NO_ROOM, Level, Place
 from kvbench.cache.plan cimport StackPlan
 from kvbench.cache.stacked cimport (
@@ -91,6 +92,7 @@ cdef class TierStack(StackPlan):
         """Bring one store up to date: sources first, then room, then the sweep."""
         cdef int32_t j, s, fits, staged, missing = 0
         cdef int32_t evicted = tier.evicted
+        cdef const uint64_t* keys = level.keys
         if tier.received:
             # Blocks came down into it since it was looked at.
             tier.lookup(level.keys, level.chunks, level.chunks)
@@ -112,8 +114,10 @@ cdef class TierStack(StackPlan):
                 missing += (place.mask[j] & STORE) != 0 and tier.slots[j] < 0
         else:
             missing = place.wanted
-        if tier.partial and self.extra:
+        if tier.partial and (self.has_partial or self.hit < level.chunks):
             missing = self.hold_extra(tier, place, level, missing)
+            keys = self.names
+            tier.originals = level.keys
         if missing and not tier.spares:
             self.store_batch(tier, place, level)
         else:
@@ -128,12 +132,13 @@ cdef class TierStack(StackPlan):
                 fits = level.chunks
             if t < self.levels - 1 and tier.promotion == MOVE_UP:
                 self.take_sources(tier, place, r, fits)
-            tier.fill(level.keys, level.chunks, missing, fits)
+            tier.fill(keys, level.chunks, missing, fits)
             if fits < level.chunks:
                 place.counts[REFUSED_ROOM_CHUNKS] += tier.truncated
         place.counts[WRITE_OPERATIONS] += tier.stored > 0
         tier.mask = NULL
         tier.origin = NULL
+        tier.originals = NULL
         if tier.high:
             tier.keep_below_watermark(self.request.time_ns)
         return 0
@@ -169,25 +174,37 @@ cdef class TierStack(StackPlan):
         return 0
 
     cdef int32_t hold_extra(self, StackedTier tier, Place* place, Level* level, int32_t missing) except -1 nogil:
-        """Room for what the request holds only while it is served, too: a partial last block, and a full
-        one that is computed again, whose old copy is a victim like any other. Returns how many
-        blocks are missing then."""
-        cdef int32_t j
+        """Room for what the request holds only while it is served, too: a partial last block, and copies
+        of the resident blocks behind the hit, which it computes again; their old copies are victims
+        like any other. Returns how many blocks are missing then; ``names`` has the keys to store."""
+        cdef int32_t j, again = 0
         cdef int32_t room = tier.limit - tier.pinned
+        memcpy(self.names, level.keys, level.chunks * sizeof(uint64_t))
         if not tier.limited or not tier.makes_room:
             return missing
-        for j in range(self.hit):
-            room -= tier.slots[j] >= 0 and tier.refs[tier.slots[j]] == 1
-        self.free_beside(tier, self.hit, min(missing + self.extra, room))
-        for j in range(self.hit, level.chunks):
-            if tier.slots[j] >= 0 and not tier.holds(tier.slots[j], level.keys[j]):
-                tier.slots[j] = ABSENT
-                place.mask[j] = STORE
-                place.origin[j] = NO_LEVEL
-                missing += 1
+        for j in range(level.chunks):
+            room -= j < self.hit and tier.slots[j] >= 0 and tier.refs[tier.slots[j]] == 1
+            again += j >= self.hit and tier.slots[j] >= 0
+        self.free_beside(tier, self.hit, min(missing + again + self.has_partial, room))
+        missing += self.add_copies(tier, place, level)
         if self.has_partial and tier.partial == EVICTED_IN_TURN and tier.used < tier.limit:
             tier.add_nameless(level.chunks)
         return missing
+
+    cdef int32_t add_copies(self, StackedTier tier, Place* place, Level* level) noexcept nogil:
+        """Have each resident block behind the hit stored again, as a copy if the old one is still there;
+        returns how many these are."""
+        cdef int32_t j, added = 0
+        for j in range(self.hit, level.chunks):
+            if tier.slots[j] < 0:
+                continue
+            if tier.table.find(level.keys[j]) >= 0:
+                self.names[j] = nobodys_key(self.request.index, j)
+            tier.slots[j] = ABSENT
+            place.mask[j] = STORE
+            place.origin[j] = NO_LEVEL
+            added += 1
+        return added
 
     cdef int store_batch(self, StackedTier tier, Place* place, Level* level) except -1 nogil:
         """Room for every chunk that this tier did not deliver, resident or not, at the expense of any
@@ -264,16 +281,21 @@ cdef class TierStack(StackPlan):
                     (<StackedTier>tier).check()
         return 0
 
-    def serve(self, const uint64_t[::1] keys, *, int64_t request=0, int64_t time_ns=0):
-        """Serve one request of distinct keys; returns its prefix hit in blocks."""
+    def serve(self, const uint64_t[::1] keys, *, int64_t request=0, int64_t time_ns=0, limit=None,
+              bint partial=False):
+        """Serve one request of distinct keys; returns its prefix hit in blocks.
+
+        At most ``limit`` leading blocks may hit: what follows them is computed again. ``partial``: a
+        partial block follows the last one.
+        """
         cdef int32_t n = <int32_t>keys.shape[0]
         cdef const uint64_t* first = &keys[0] if n else NULL
         cdef int32_t hit
         self.request.index = request
         self.request.time_ns = time_ns
         self.reserve(first, n)
-        self.extra = self.has_partial = False
+        self.has_partial = partial
         self.next_use = NULL
-        hit = self.lookup(first, n, n, n)
+        hit = self.lookup(first, n, n if limit is None else min(<int>limit, n), n)
         self.commit()
         return hit

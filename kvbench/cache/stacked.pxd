@@ -2,8 +2,8 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.cache.admission cimport AdmissionFilter
+from kvbench.cache.copies cimport CopyStore
 from kvbench.cache.seen cimport Seen
-from kvbench.cache.tier cimport Tier
 
 cdef enum WriteMode:
     THROUGH = 0
@@ -76,7 +76,7 @@ cdef struct SlotFacts:
     uint8_t has_parent
 
 
-cdef class StackedTier(Tier):
+cdef class StackedTier(CopyStore):
     cdef readonly int32_t multiple    # blocks of a chunk
     cdef readonly int write
     cdef readonly int promotion

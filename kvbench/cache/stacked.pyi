@@ -5,9 +5,9 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from kvbench.cache.admission import AdmissionFilter
+from kvbench.cache.copies import CopyStore
 from kvbench.cache.events import EventLog
 from kvbench.cache.seen import Seen
-from kvbench.cache.tier import Tier
 from kvbench.eviction.policy import EvictionPolicy
 
 TIER_COUNTS: tuple[str, ...]
@@ -17,7 +17,7 @@ TOUCHES: dict[str, int]
 PARTIALS: dict[str, int]
 
 @disjoint_base
-class StackedTier(Tier):
+class StackedTier(CopyStore):
     def __new__(
         cls,
         policy: EvictionPolicy | None = None,

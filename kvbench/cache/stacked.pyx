@@ -10,11 +10,11 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from kvbench.cache.events cimport (
-    CLEAR, COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NAMELESS, NO_EVENT, PROMOTED, RESTART, WATERMARK, Event,
+    CLEAR, COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NAMELESS, NO_EVENT, PROMOTED, RECOMPUTED, RESTART,
+    WATERMARK, Event,
 )
-from kvbench.cache.tier cimport Tier
+from kvbench.cache.copies cimport CopyStore, nobodys_key
 from kvbench.eviction.policy cimport EvictionPolicy
-from kvbench.hashing cimport mix64
 from kvbench.prefetch cimport prefetch
 from kvbench.memory cimport Int32Memory, no_memory
 
@@ -54,7 +54,7 @@ the tier below. ``refused_*`` were offered and not stored. ``lost_blocks`` were 
 back after a failing get. Ages are those of evicted chunks since they were stored here."""
 
 
-cdef class StackedTier(Tier):
+cdef class StackedTier(CopyStore):
     """One store of a tier in a stack; other arguments as for :class:`Tier`.
 
     ``multiple``   blocks of a chunk; keys handed to the tier are those of whole chunks.
@@ -67,9 +67,9 @@ cdef class StackedTier(Tier):
     ``spares``     whether a request's own blocks are spared when room is made for it. If not, room is
                    made for all of its blocks beyond the hit, resident or not (LMCache).
     ``whole``      store all of a request's blocks or none, instead of the leading ones that fit.
-    ``partial``    a request's partial last block, and a full one that is computed again, needs no room
-                   (``free``), or is held while the request runs, and then its place is the ``first`` to be
-                   used again, or that of a partial block is kept until it is evicted ``in-turn``.
+    ``partial``    a request's partial last block needs no room (``free``), or is held while the request
+                   runs, and then its place is the ``first`` to be used again, or kept until it is evicted
+                   ``in-turn``. With either of these a block that is computed again is stored as a copy.
     ``high``, ``low``, ``ratio``, ``period_ns``
                    watermark in chunks: with ``high`` set nothing is evicted at allocation; after a
                    request, at most once in ``period_ns``, a tier that holds ``high`` chunks evicts down
@@ -121,7 +121,7 @@ cdef class StackedTier(Tier):
         if promoted == NULL:
             no_memory("tier", size)
         self.promoted = promoted
-        Tier.move_slots(self, size)
+        CopyStore.move_slots(self, size)
 
     # -- in ------------------------------------------------------------------------------------
 
@@ -138,6 +138,12 @@ cdef class StackedTier(Tier):
         facts.depth = i
         facts.stored_ns = self.view.request.time_ns
         self.promoted[slot] = source >= 0
+        if self.copy_facts != NULL and self.note_copy(keys, i, slot):
+            self.counts[WRITTEN_CHUNKS] += 1
+            self.counts[COMPUTED_CHUNKS] += 1
+            if self.log is not None:
+                self.record(INSERT, RECOMPUTED, keys[i], True, self.originals[i])
+            return 0
         self.counts[WRITTEN_CHUNKS] += 1
         self.counts[PROMOTED_CHUNKS if source >= 0 else COMPUTED_CHUNKS] += 1
         if self.log is None:
@@ -187,6 +193,7 @@ cdef class StackedTier(Tier):
         self.facts[here] = from_facts[0]
         self.facts[here].stored_ns = above.view.request.time_ns
         self.promoted[here] = 0
+        self.forget_copy(here)
         self.received = True
         self.counts[DEMOTED_CHUNKS] += 1
         self.counts[WRITTEN_CHUNKS] += 1
@@ -210,9 +217,8 @@ cdef class StackedTier(Tier):
         self.view.parent = -1
 
     cdef int add_nameless(self, int32_t depth) except -1 nogil:
-        """Keep a partial block without identity, as the oldest of its request. Its key is nobody's: a
-        mix of the request's number, alike in every run."""
-        cdef uint64_t key = mix64(mix64(<uint64_t>self.view.request.index) ^ 0x6e616d656c657373ULL) | 1ULL << 63
+        """Keep a partial block without identity, as the oldest of its request."""
+        cdef uint64_t key = nobodys_key(self.view.request.index, depth)
         cdef int32_t slot
         if self.table.find(key) >= 0:
             return 0
@@ -222,6 +228,8 @@ cdef class StackedTier(Tier):
         self.facts[slot].depth = 0
         self.promoted[slot] = 0
         self.facts[slot].stored_ns = self.view.request.time_ns
+        self.forget_copy(slot)
+        self.copy_facts[slot].nameless = 1
         if self.log is not None:
             self.record(INSERT, NAMELESS, key, False, 0)
         self.view.slots = NULL
@@ -234,6 +242,7 @@ cdef class StackedTier(Tier):
 
     cdef int give_up(self, const int32_t* victims, int32_t n) except -1 nogil:
         self.note_ages(victims, n)
+        self.pass_on_names(victims, n)
         self.counts[EVICTED_WATERMARK_CHUNKS if self.reason == WATERMARK else EVICTED_ROOM_CHUNKS] += n
         if self.below is not None:
             return self.hand_down(victims, n)
@@ -245,7 +254,7 @@ cdef class StackedTier(Tier):
         """Offer each victim to the tier below; what it does not take is deleted."""
         cdef int32_t i
         for i in range(n):
-            if self.below.receive(self, victims[i]):
+            if self.has_name(victims[i]) and self.below.receive(self, victims[i]):
                 self.counts[MOVED_DOWN_CHUNKS] += 1
                 self.release_slots(&victims[i], 1, NO_EVENT)
                 continue

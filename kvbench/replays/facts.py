@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvbench.errors import ConfigError
 from kvbench.replays.order import FACTS
 from kvbench.trace.columns import numbers
 
@@ -28,6 +29,12 @@ class RequestFacts:
         self._columns = columns
         self._codes: dict[str, dict[str, int]] = {name: {} for name in TEXT_FACTS}
         self._codes["tenant"] = {name: number for number, name in enumerate(tenants)}
+        self._unmet = dict.fromkeys(tenants)
+
+    def check_tenants(self) -> None:
+        """At the end of a pass: raise ConfigError for one of ``tenants`` that no request was of."""
+        for name in self._unmet:
+            raise ConfigError(f"quota of {name}: no request of the trace is of this tenant; its quota has no effect")
 
     def of(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.int32] | None]:
         """Arrivals, and the table requests × len(FACTS); None for what nobody asked for."""
@@ -46,6 +53,8 @@ class RequestFacts:
     def _coded(self, name: str, column: pa.Array) -> npt.NDArray[np.int64]:
         codes = self._codes[name]
         encoded = column.fill_null("").dictionary_encode()
+        if name == "tenant" and self._unmet:
+            self._unmet = {tenant: None for tenant in self._unmet if tenant not in encoded.dictionary.to_pylist()}
         # Numbered in the order of the rows, so that the cut of batches changes no number.
         mine = [codes.setdefault(text, len(codes)) for text in encoded.dictionary.to_pylist()]
         return np.asarray(np.array(mine, dtype=np.int64)[encoded.indices.to_numpy()])

@@ -88,6 +88,7 @@ class KeyedTrace:
             if common is not None:
                 keys = self._shared(keys, self._keys(common, batch))
             yield Keyed(batch, self._limited(keys, batch), time_ns, table)
+        facts.check_tenants()
 
     def numbering(self) -> Numbering:
         """Gives each key a dense id, the same ones in each pass."""

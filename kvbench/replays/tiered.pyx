@@ -61,7 +61,6 @@ cdef class TieredReplay(OrderReplay):
         (<TierStack>place).next_use = self.next_use + offset if self.next_use != NULL else NULL
         row.hit_blocks = (<TierStack>place).lookup(keys, stored, self.limit_of(i, n), readable)
         (<TierStack>place).has_partial = self.partials != NULL and self.partials[i]
-        (<TierStack>place).extra = (<TierStack>place).has_partial + (row.hit_blocks == self.limit_of(i, n) < n)
         self.count_tiers(<TierStack>place, n, row, counts)
         if row.hit_blocks < n:
             self.explain(keys, n, (<TierStack>place).found, row)

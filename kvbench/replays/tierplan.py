@@ -132,6 +132,7 @@ def _plan_tier(
     defaults = PLACEMENTS[config.placement]
     write = tier.write or ("through" if first and config.placement != "spill" else defaults["write"])
     promotion = "none" if last else tier.promotion or defaults["promotion"]
+    _check_effects(tier, write, promotion)
     ahead = policy is not None and isinstance(policy.spec, EvictionPolicySpec) and policy.spec.looks_ahead
     if ahead and (tier.chunk > 1 or write == "back"):
         raise ConfigError(
@@ -157,6 +158,16 @@ def _plan_tier(
         ranks,
         last,
     )
+
+
+def _check_effects(tier: TierConfig, write: str, promotion: str) -> None:
+    """Raise ConfigError for a setting that does nothing beside the others."""
+    if promotion != "none" or write == "spill":
+        return
+    if tier.fit == "all" and write != "through":
+        raise ConfigError(f"{tier.setting}: fit = all has no effect with write {write} and no promotion")
+    if tier.admission != "all" and write == "none":
+        raise ConfigError(f"{tier.setting}: admission has no effect with write none and no promotion")
 
 
 def _quotas(

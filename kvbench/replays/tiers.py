@@ -82,8 +82,8 @@ class TieredCore:
         self.samples: list[Sample] = []
         workers = config.workers
         stores = sum(tier.stores(workers) for tier in self.tiers)
-        # Blocks without identity have keys of their own, which are no ids of the trace.
-        nameless = any(tier.config.partial == "in-turn" for tier in self.tiers)
+        # Partial blocks and copies have keys of their own, which are no ids of the trace.
+        nameless = any(tier.config.partial != "free" for tier in self.tiers)
         dense = keyed.dense and config.seen == "exact" and not nameless
         self._holds_partials = any(tier.config.partial != "free" for tier in self.tiers)
         self._block_tokens = keyed.trace.facts.block_tokens

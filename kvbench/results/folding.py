@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvbench.cache.events import EVENT_KINDS
-from kvbench.cache.fold import Fold
+from kvbench.cache.fold import Fold, Place
 from kvbench.errors import TraceError, reason
 from kvbench.results.events import EVENTS_SCHEMA
-from kvbench.results.parquet import write_parquet
+from kvbench.results.parquet import METADATA_KEY, write_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,18 +32,27 @@ STATE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The state after ``events`` events; ``requests`` is the number of the last request among them, plus one."""
+    """The state after ``events`` events; ``requests`` is the number of the last request among them, plus one.
+
+    ``tiers``  names of the tiers, fastest first.
+    """
 
     fold: Fold
     events: int
     requests: int
+    tiers: list[str]
+
+    def places(self) -> list[tuple[Place, dict[int, int | None]]]:
+        """What each place holds, the fastest tier's first."""
+        order = {name: at for at, name in enumerate(self.tiers)}
+        return sorted(
+            self.fold.holdings.items(),
+            key=lambda item: (order.get(str(item[0][0]), len(order)), str(item[0][0]), item[0][1]),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Counts by place."""
-        places = [
-            {"tier": place[0], "store": place[1], "blocks": len(held)}
-            for place, held in sorted(self.fold.holdings.items(), key=str)
-        ]
+        places = [{"tier": place[0], "store": place[1], "blocks": len(held)} for place, held in self.places()]
         return {"events": self.events, "requests": self.requests, "places": places}
 
 
@@ -72,7 +82,14 @@ def fold_file(file: Path, *, until: int | None = None) -> Folded:
             requests = max(requests, row["request"] + 1)
     except TraceError as error:
         raise TraceError(f"{file}: {error}") from None
-    return Folded(fold, count, requests)
+    return Folded(fold, count, requests, _tiers(file))
+
+
+def _tiers(file: Path) -> list[str]:
+    """The tiers of the replay that wrote a log; none where the log is somebody else's."""
+    text = (pq.read_metadata(file).metadata or {}).get(METADATA_KEY.encode(), b"{}")
+    tiers = msgspec.json.decode(text).get("config", {}).get("tiers") or []
+    return [tier["name"] for tier in tiers]
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -107,7 +124,7 @@ def write_state(folded: Folded, output: str, *, force: bool) -> None:
     """Write the state, a row a resident block."""
     rows = [
         {"tier": place[0], "store": place[1], "key": key, "parent": parent}
-        for place, held in sorted(folded.fold.holdings.items(), key=str)
+        for place, held in folded.places()
         for key, parent in held.items()
     ]
     with write_parquet([(output, STATE_SCHEMA)], force=force) as (writer,):

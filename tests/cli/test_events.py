@@ -63,6 +63,8 @@ def test_the_log_folds_to_what_is_resident(cli: Cli, tmp_path: Path, sample: Pat
         assert told == {tier["tier"]: tier["used_blocks"] for tier in summary["tiers"]}
         stores = {tier["tier"]: tier["stores"] for tier in summary["tiers"]}
         assert {name: sum(place["tier"] == name for place in folded["places"]) for name in stores} == stores
+        places = [(place["tier"], place["store"]) for place in folded["places"]]
+        assert places == [(name, store) for name, count in stores.items() for store in range(count)]
     state = pq.read_table(tmp_path / "state.parquet")
     assert state.num_rows == sum(told.values())
     assert state.group_by(["tier", "store", "key"]).aggregate([]).num_rows == state.num_rows

@@ -75,6 +75,14 @@ def _write(path: Path, columns: dict[str, Any], facts: TraceFacts | None = None)
         (["--tier", "gpu,capacity=9,policy=lru,policy.k=3"], ("unknown parameter", "k")),
         (["--tier", "gpu,capacity=9,policy=tenant-lru"], ("tenant-lru needs tenant",)),
         (["--tier", "gpu,capacity=9,quotas.x=5"], ("tenant-lru needs tenant",)),
+        (
+            ["--tier", "gpu,capacity=9", "--tier", "cpu,capacity=9,write=back,fit=all"],
+            ("tier cpu: fit = all has no effect with write back",),
+        ),
+        (
+            ["--tier", "gpu,capacity=9", "--tier", "cpu,capacity=9,write=none,admission=tinylfu"],
+            ("tier cpu: admission has no effect with write none",),
+        ),
         (["--tier", "gpu,capacity=9,admission=min-cont"], ("did you mean 'min-count'",)),
         (["--tier", "gpu,capacity=9,admission=min-count,admission.n=0"], ("n = '0' is below 1",)),
         (["--tier", "gpu,capacity=9,device=nvme"], ("unknown device 'nvme'", "nvme-gen4")),
@@ -141,6 +149,7 @@ def test_each_bad_setting_is_one_clear_line_and_nothing_is_written(
         (["--tier", "gpu,capacity=100,quotas.x=1GiB"], ("quota of x = 1GiB", "--block-bytes")),
         (["--tier", "gpu,capacity=100%,quotas.x=1"], ("quotas need a capacity in blocks",)),
         (["--tier", "gpu,capacity=9,quotas.x=1,policy=lru"], ("leave policy out",)),
+        (["--tier", "gpu,capacity=9,quotas.x=1,quotas.nobody=2"], ("quota of nobody", "no request of the trace")),
         (["--tier", "gpu,capacity=9,quotas.x=1", "--tier", "cpu,capacity=9,quotas.y=1"], ("the same tenants",)),
         (["--tier", "gpu,capacity=9,chunk=2,policy=belady"], ("looks ahead", "chunk 1")),
     ],

@@ -1,7 +1,4 @@
-"""Golden runs of vLLM's block pool under preset ``vllm``: hit tokens and removed blocks, in order.
-
-Scenario 2 (two copies of one block, made by requests that run at the same time) is left to timed replay.
-"""
+"""Golden runs of vLLM's block pool under preset ``vllm``: hit tokens and removed blocks, in order."""
 
 from __future__ import annotations
 
@@ -9,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kvbench
+from kvbench.cache.events import EVENT_FIELDS, EVENT_KINDS, EVENT_REASONS
 from kvbench.trace.schema import TraceFacts
+from tests.stacks import Rig, keys, tier
 
 BLOCK_TOKENS = 16
 CHAINS = {"A": [100, 101, 102, 103], "B": [200, 201, 202, 203], "C": [300, 301, 302]}
@@ -78,6 +78,42 @@ def test_a_block_without_a_hash_is_used_first_or_in_its_turn_by_version(
     longer = trace([*SERVED, ("A", 64)])
     assert run(longer, tmp_path)[1][5] == ["c2", "c1", "c0"]
     assert run(longer, tmp_path, partial="in-turn")[1][5] == ["c2", "c1", "c0", "nameless"]
+
+
+def test_two_requests_that_run_at_once_make_two_copies_of_a_block(scenarios: list[dict[str, Any]]) -> None:
+    """Scenario 2: the last block of a full hit is computed again while the first request still has its own."""
+    steps = scenarios[1]["steps"]
+    rig = Rig(preset="vllm", tiers=[tier("gpu", capacity=8)])
+    a, c = keys(CHAINS["A"]), keys(CHAINS["C"])
+    pool = rig.tiers["gpu"]
+
+    def served(chain: Any, tokens: int) -> tuple[int, list[str], list[str]]:
+        """Hit tokens, stored and removed blocks; a copy goes by the name of its block."""
+        since = rig.log.size
+        hit = rig.stack.serve(
+            chain, request=rig.served, limit=(tokens - 1) // BLOCK_TOKENS, partial=tokens % BLOCK_TOKENS > 0
+        )
+        rig.served += 1
+        events = np.frombuffer(rig.log.tobytes(), dtype=np.dtype(list(EVENT_FIELDS)))
+        for event in events:
+            if EVENT_REASONS[event["reason"]] == "recomputed":
+                names[int(event["key"])] = names[int(event["parent"])]
+        kinds = [(EVENT_KINDS[event["kind"]], names[int(event["key"])]) for event in events[since:]]
+        found = {kind: [name for each, name in kinds if each == kind] for kind in ("INSERT", "DELETE")}
+        return hit * BLOCK_TOKENS, found["INSERT"], found["DELETE"]
+
+    names = dict(NAMES)
+    first = served(a, 64)
+    assert pool.pin(a) == 4
+    second = served(a, 64)
+    stored = [name for _, block_names, *_ in steps[0]["events"] for name in block_names]
+    assert [first[0], second[0]] == steps[0]["hits"]
+    assert first[1] + second[1] == stored
+    pool.unpin(a)
+    assert pool.used == len([name for name in steps[1]["free_queue"] if not name.startswith("_")])
+    assert served(c, 48) == (0, steps[2]["events"][0][1], [])
+    assert served(a, 65) == (steps[3]["hit_tokens"], [], steps[3]["events"][0][1])
+    assert rig.held("gpu") == {*CHAINS["A"], *CHAINS["C"]}
 
 
 def test_salts_keep_tenants_apart(scenarios: list[dict[str, Any]], tmp_path: Path) -> None:
