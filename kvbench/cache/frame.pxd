@@ -10,6 +10,13 @@ cdef enum:
     PUT = 1
     NO_LEVEL = -1
 
+# What is done with a request: it is looked up, fetched and stored; or only stored, all of it computed; or
+# only fetched.
+cdef enum Mode:
+    SERVE = 0
+    STORE_ONLY = 1
+    FETCH_ONLY = 2
+
 # Beside STORE and TOUCH in a mask: why a chunk is not stored.
 cdef enum:
     REFUSED = 4
@@ -37,7 +44,11 @@ cdef struct Level:
     uint64_t* gathered     # scratch for them, where a chunk is more than a block
     const int32_t* here    # chunk -> slot, or negative where any rank lacks it
     int32_t* common        # scratch for it, where there are several ranks
+    int32_t first          # chunks of the request that it has to do with
+    int32_t stop
     int32_t delivered      # blocks of the request that it delivered
+    bint hidden            # no lookup sees it
+    bint closed            # it takes no computed blocks
 
 
 cdef class StackFrame:
@@ -62,6 +73,8 @@ cdef class StackFrame:
     cdef uint64_t* offered
     cdef int32_t* offered_at
     cdef RequestFacts request
+    cdef int mode
+    cdef int32_t skip                  # so many leading blocks of the request are left alone
     cdef uint64_t* names               # scratch for the keys of a request of which a tier stores copies
     cdef bint has_partial              # the request at hand has a partial last block
     cdef int32_t hit, resident, stored, evicted, overlap, lost

@@ -30,7 +30,7 @@ cdef class StackLookup(StackFrame):
         cdef int32_t t, r
         cdef PyObject* tier
         self.stored = self.evicted = self.overlap = self.lost = 0
-        self.find(keys, n, 0, readable)
+        self.find(keys, n, self.skip, readable)
         self.hit = min(self.hit, asked)
         if self.faulty:
             self.fetch()
@@ -119,7 +119,7 @@ cdef class StackLookup(StackFrame):
     @cython.final
     cdef bint serves(self, int32_t t, int32_t i) noexcept nogil:
         cdef int32_t j = i // self.level[t].multiple
-        return j < self.level[t].chunks and self.level[t].here[j] >= 0
+        return j < self.level[t].chunks and self.level[t].here[j] >= 0 and not self.level[t].hidden
 
     @cython.final
     cdef void assign(self, int32_t n, int32_t skip) noexcept nogil:
@@ -128,7 +128,7 @@ cdef class StackLookup(StackFrame):
         cdef int32_t t
         cdef const int32_t* here
         memset(self.credit, NO_LEVEL, skip)
-        if self.levels and self.level[0].multiple == 1:
+        if self.levels and self.level[0].multiple == 1 and not self.level[0].hidden:
             # Most hits are the fastest tier's.
             here = self.level[0].here
             while i < n and here[i] >= 0:
@@ -175,7 +175,7 @@ cdef class StackLookup(StackFrame):
     cdef int fetch(self) except -1 nogil:
         """Let gets fail; the first failure, over all tiers, cuts the prefix, and what was claimed
         behind it is given back."""
-        cdef int32_t i = 0
+        cdef int32_t i = self.skip
         cdef int32_t t, j, claimed = self.hit
         cdef PyObject* tier
         while i < self.hit:
@@ -269,7 +269,7 @@ cdef class StackLookup(StackFrame):
 
     cdef void count_reads(self) noexcept nogil:
         """What each tier delivered; chunks of a slower tier may overlap what a faster one gave."""
-        cdef int32_t i = 0
+        cdef int32_t i = self.skip
         cdef int32_t end, t, m, j, slot
         cdef Place* place
         cdef PyObject* tier
@@ -322,6 +322,14 @@ cdef class StackLookup(StackFrame):
         """Frozen, a worker stores nothing and reads from its fastest tier only."""
         self.frozen = frozen
 
+    def restrict(self, *, hidden=(), closed=()):
+        """From now on lookups pass by the levels in ``hidden``, and those in ``closed`` take no computed
+        blocks; all others do again."""
+        cdef int32_t t
+        for t in range(self.levels):
+            self.level[t].hidden = t in hidden
+            self.level[t].closed = t in closed
+
     def expect_faults(self, bint faulty=True):
         """Whether any tier's gets may fail from now on."""
         self.faulty = faulty
@@ -345,6 +353,15 @@ cdef class StackLookup(StackFrame):
                 if self.tiers[t][r].capacity is not None:
                     self.touch_hits(self.tiers[t][r], t)
         return self.hit
+
+    def touch_found(self):
+        """What the last probe found becomes the most recent in those tiers whose recency is that of
+        lookups, the first block last."""
+        cdef int32_t t, r
+        for t in range(self.levels if not self.frozen else 0):
+            for r in range(self.level[t].ranks):
+                if (<StackedTier>self.tiers[t][r]).touch_on == ON_LOOKUP and self.tiers[t][r].capacity is not None:
+                    self.touch_hits(self.tiers[t][r], t)
 
     @property
     def last_credit(self):

@@ -8,7 +8,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int32_t
 from libc.string cimport memset
 
-from kvbench.cache.frame cimport FAILED, NO_LEVEL, NO_ROOM, PUT, REFUSED, Level, Place
+from kvbench.cache.frame cimport FAILED, FETCH_ONLY, NO_LEVEL, NO_ROOM, PUT, REFUSED, Level, Place
 from kvbench.cache.lookup cimport StackLookup
 from kvbench.cache.seen cimport TRUNCATED
 from kvbench.cache.stacked cimport (
@@ -26,27 +26,36 @@ cdef class StackPlan(StackLookup):
         """Which chunks this store takes (mask) and where they come from (origin)."""
         cdef Level* level = &self.level[t]
         cdef int32_t m = level.multiple
-        cdef int32_t j, first, last, source
+        cdef int32_t j, last, source
+        cdef int32_t first = self.skip // m
+        cdef int32_t stop = self.hit // m if self.mode == FETCH_ONLY else level.chunks
+        cdef int32_t known
         cdef bint duplicates = tier.write == THROUGH and not tier.partial and not (
             tier.admission is not None and tier.admission.asks_presence
         )
         place.offers = False
         place.wanted = 0
-        place.settled = tier.resident == level.chunks and tier.touch_on == ON_REQUEST and not (
+        level.first = first = min(first, level.chunks)
+        level.stop = stop
+        place.settled = stop - first == tier.resident == level.chunks and tier.touch_on == ON_REQUEST and not (
             tier.partial and (self.has_partial or self.hit < level.chunks)
         )
         if place.settled:
             if duplicates:
                 place.counts[DUPLICATE_CHUNKS] += level.chunks - self.hit // m
             return 0
-        first = 0
+        known = first
         if tier.touch_on == ON_REQUEST and tier.spares:
             # Most of a request is a prefix that is here, of which nothing else needs to be known.
-            while first < self.hit // m and tier.slots[first] >= 0:
-                first += 1
-            memset(place.mask, TOUCH, first)
-            memset(place.origin, NO_LEVEL, first)
-        for j in range(first, level.chunks):
+            while known < self.hit // m and tier.slots[known] >= 0:
+                known += 1
+        memset(place.mask, 0, first)
+        memset(place.mask + first, TOUCH, known - first)
+        memset(place.origin, NO_LEVEL, known)
+        if stop < level.chunks:
+            memset(place.mask + stop, 0, level.chunks - stop)
+            memset(place.origin + stop, NO_LEVEL, level.chunks - stop)
+        for j in range(known, stop):
             last = (j + 1) * m - 1
             source = self.credit[last] if last < self.hit else NO_LEVEL
             place.mask[j] = 0
@@ -57,7 +66,7 @@ cdef class StackPlan(StackLookup):
                 place.counts[DUPLICATE_CHUNKS] += source == NO_LEVEL and duplicates
                 continue
             if source == NO_LEVEL:
-                place.mask[j] = STORE if tier.write == THROUGH else 0
+                place.mask[j] = STORE if tier.write == THROUGH and not level.closed else 0
                 if tier.promotion == MOVE_UP and place.mask[j]:
                     # Computed again although a tier below has it: that copy moves, and stays the only one.
                     source = self.below_of(t, j)
@@ -114,7 +123,7 @@ cdef class StackPlan(StackLookup):
         cdef int32_t j, t = 0
         cdef int32_t taken = 0
         cdef PyObject* tier
-        for j in range(self.hit // m, self.level[0].chunks):
+        for j in range(max(self.hit, self.skip) // m, self.level[0].chunks):
             if self.found[(j + 1) * m - 1] >= 0:
                 continue
             while t < self.levels:
@@ -137,7 +146,7 @@ cdef class StackPlan(StackLookup):
         return 0
 
     cdef bint has_room(self, StackedTier tier, int32_t t, int32_t taken) noexcept nogil:
-        if tier.unhealthy:
+        if tier.unhealthy or self.level[t].closed:
             return False
         if not tier.limited or (t == self.levels - 1 and tier.makes_room):
             return True

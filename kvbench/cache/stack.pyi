@@ -16,3 +16,9 @@ class TierStack(StackPlan):
         limit: int | None = None,
         partial: bool = False,
     ) -> int: ...
+    def store_only(
+        self, keys: npt.NDArray[np.uint64], *, skip: int = 0, request: int = 0, time_ns: int = 0
+    ) -> int: ...
+    def fetch_only(
+        self, keys: npt.NDArray[np.uint64], *, skip: int = 0, request: int = 0, time_ns: int = 0
+    ) -> int: ...

@@ -13,7 +13,7 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
 from kvbench.cache.copies cimport nobodys_key
-from kvbench.cache.frame cimport NO_LEVEL, NO_ROOM, Level, Place
+from kvbench.cache.frame cimport FETCH_ONLY, NO_LEVEL, NO_ROOM, SERVE, STORE_ONLY, Level, Place
 from kvbench.cache.plan cimport StackPlan
 from kvbench.cache.stacked cimport (
     BACK, COPY_UP, EVICTED_IN_TURN, MOVE_UP, REFUSED_FROZEN_CHUNKS, REFUSED_ROOM_CHUNKS, STAGED_CHUNKS,
@@ -22,6 +22,7 @@ from kvbench.cache.stacked cimport (
 from kvbench.cache.table cimport ABSENT
 from kvbench.cache.tier cimport STORE
 from kvbench.checks cimport debug_build
+from kvbench.eviction.view cimport STORED_NOW
 
 
 cdef inline bint pinned_for(StackedTier tier) noexcept nogil:
@@ -59,7 +60,7 @@ cdef class TierStack(StackPlan):
                 tier = self.level[t].places[r].tier
                 self.plan(<StackedTier>tier, &self.level[t].places[r], t)
                 offers = offers or self.level[t].places[r].offers
-        if self.spill:
+        if self.spill and self.mode != FETCH_ONLY:
             self.plan_spill()
         # What a tier makes room for may push blocks down; those of this request stay where they are.
         for t in range(1, self.levels if offers else 0):
@@ -114,7 +115,7 @@ cdef class TierStack(StackPlan):
                 missing += (place.mask[j] & STORE) != 0 and tier.slots[j] < 0
         else:
             missing = place.wanted
-        if tier.partial and (self.has_partial or self.hit < level.chunks):
+        if tier.partial and self.mode == SERVE and (self.has_partial or self.hit < level.chunks):
             missing = self.hold_extra(tier, place, level, missing)
             keys = self.names
             tier.originals = level.keys
@@ -213,7 +214,7 @@ cdef class TierStack(StackPlan):
         room = level.chunks
         if tier.limited:
             room = tier.limit - (tier.pinned if tier.makes_room else tier.used)
-        for j in range(level.chunks):
+        for j in range(level.first, level.stop):
             if tier.slots[j] >= 0 and place.origin[j] == tier.level:
                 continue
             if not place.mask[j] & STORE and tier.slots[j] < 0:
@@ -229,7 +230,7 @@ cdef class TierStack(StackPlan):
             place.counts[REFUSED_ROOM_CHUNKS] += 1
         if tier.makes_room:
             tier.free_room(wanted)
-        for j in range(level.chunks):
+        for j in range(level.first, level.stop):
             if tier.slots[j] >= 0 and not tier.holds(tier.slots[j], level.keys[j]):
                 tier.slots[j] = ABSENT
                 if place.mask[j] & NO_ROOM:
@@ -299,3 +300,51 @@ cdef class TierStack(StackPlan):
         hit = self.lookup(first, n, n if limit is None else min(<int>limit, n), n)
         self.commit()
         return hit
+
+    def store_only(self, const uint64_t[::1] keys, *, int32_t skip=0, int64_t request=0, int64_t time_ns=0):
+        """Store a request of distinct keys, all of whose blocks were computed, but leave its first ``skip``
+        blocks alone; returns how many blocks are new to some tier, each counted once."""
+        cdef int32_t n = <int32_t>keys.shape[0]
+        cdef const uint64_t* first = &keys[0] if n else NULL
+        self.request.index = request
+        self.request.time_ns = time_ns
+        self.reserve(first, n)
+        self.mode = STORE_ONLY
+        self.skip = min(skip, n)
+        try:
+            self.lookup(first, n, 0, n)
+            self.commit()
+            return self.new_blocks(n)
+        finally:
+            self.mode = SERVE
+            self.skip = 0
+
+    def fetch_only(self, const uint64_t[::1] keys, *, int32_t skip=0, int64_t request=0, int64_t time_ns=0):
+        """Fetch what the tiers have of a request from block ``skip`` on; returns up to which block they
+        delivered it. What is missing is not stored."""
+        cdef int32_t n = <int32_t>keys.shape[0]
+        cdef const uint64_t* first = &keys[0] if n else NULL
+        self.request.index = request
+        self.request.time_ns = time_ns
+        self.reserve(first, n)
+        self.mode = FETCH_ONLY
+        self.skip = min(skip, n)
+        try:
+            self.lookup(first, n, n, n)
+            self.commit()
+            return self.hit
+        finally:
+            self.mode = SERVE
+            self.skip = 0
+
+    cdef int32_t new_blocks(self, int32_t n) except -1:
+        cdef int32_t i, t, j, slot, found = 0
+        cdef PyObject* tier
+        for i in range(self.skip, n):
+            for t in range(self.levels):
+                j = i // self.level[t].multiple
+                tier = self.level[t].places[0].tier
+                if j < self.level[t].chunks and (<StackedTier>tier).slots[j] <= STORED_NOW:
+                    found += 1
+                    break
+        return found
