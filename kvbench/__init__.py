@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kvbench.api import curve, replay, replay_matrix
     from kvbench.config import RunConfig
-    from kvbench.errors import ConfigError, KvbenchError, OutputError, PluginError, PolicyError, TraceError
+    from kvbench.errors import (
+        ArgumentError,
+        ConfigError,
+        KvbenchError,
+        OutputError,
+        PluginError,
+        PolicyError,
+        TraceError,
+    )
     from kvbench.hookspecs import hookimpl
     from kvbench.plugins import Registry, load_registry
     from kvbench.replays.sample import SampleChoice
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
         CommandSpec,
         DeviceSpec,
         EvictionPolicySpec,
+        HashAlgorithmSpec,
         Param,
         RouterPolicySpec,
         TokenDatabaseSpec,
@@ -40,11 +49,13 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AdmissionSpec": "kvbench.specs",
+    "ArgumentError": "kvbench.errors",
     "CommandSpec": "kvbench.specs",
     "ConfigError": "kvbench.errors",
     "CurveResult": "kvbench.results.curve",
     "DeviceSpec": "kvbench.specs",
     "EvictionPolicySpec": "kvbench.specs",
+    "HashAlgorithmSpec": "kvbench.specs",
     "KvbenchError": "kvbench.errors",
     "MatrixResult": "kvbench.results.matrix",
     "Namespace": "kvbench.tokens.namespace",
@@ -73,11 +84,13 @@ _HOME = {
 
 __all__ = [
     "AdmissionSpec",
+    "ArgumentError",
     "CommandSpec",
     "ConfigError",
     "CurveResult",
     "DeviceSpec",
     "EvictionPolicySpec",
+    "HashAlgorithmSpec",
     "KvbenchError",
     "MatrixResult",
     "Namespace",

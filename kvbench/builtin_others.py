@@ -1,33 +1,14 @@
-"""What ships with kvbench beside its eviction policies; :mod:`kvbench.builtin` offers it."""
+"""What ships with kvbench beside policies, tiers and tokens; :mod:`kvbench.builtin` offers it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kvbench.hookspecs import hookimpl
-from kvbench.specs import CommandSpec, Param, RouterPolicySpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec
+from kvbench.specs import CommandSpec, Param, RouterPolicySpec, TraceFormatSpec, WorkloadSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@hookimpl
-def kvbench_token_databases() -> Iterator[TokenDatabaseSpec]:
-    yield TokenDatabaseSpec(
-        "chained",
-        "kvbench.tokens.chained:ChainedDatabase",
-        "hash each block of tokens with the hash of all before it",
-        params=(Param("algorithm", str, "blake3", "hash function", choices=("blake3", "sha256")),),
-        source="kvbench semantics 2.2",
-        reads=("token_ids",),
-    )
-    yield TokenDatabaseSpec(
-        "ids",
-        "kvbench.tokens.ids:IdsDatabase",
-        "use the block ids that the trace carries",
-        source="kvbench semantics 2.3",
-        reads=("block_ids",),
-    )
 
 
 @hookimpl

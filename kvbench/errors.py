@@ -4,6 +4,7 @@ KvbenchError
 ├── ConfigError       a setting is wrong, unknown, or has no effect in the chosen mode
 ├── TraceError        a trace file or one of its rows breaks a rule of the schema
 ├── OutputError       a result cannot be written where it was asked for
+├── ArgumentError     an argument of a library call breaks a rule (a ValueError, too)
 └── PluginError       a plugin is missing, clashes with another, or breaks its contract
     └── PolicyError   an eviction or router policy broke its contract during a replay
 
@@ -40,6 +41,10 @@ class TraceError(KvbenchError):
 
 class OutputError(KvbenchError):
     """A result cannot be written where it was asked for."""
+
+
+class ArgumentError(KvbenchError, ValueError):
+    """An argument of a library call breaks a rule: tokens out of range, a mask that does not fit."""
 
 
 class PluginError(KvbenchError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CommandSpec,
         DeviceSpec,
         EvictionPolicySpec,
+        HashAlgorithmSpec,
         RouterPolicySpec,
         TokenDatabaseSpec,
         TraceFormatSpec,
@@ -39,6 +40,16 @@ def kvbench_token_databases() -> Iterable[TokenDatabaseSpec]:  # type: ignore[em
     @kvbench.hookimpl
     def kvbench_token_databases():
         yield kvbench.TokenDatabaseSpec("mine", "my_package:MyDatabase", "What it does.")
+    """
+
+
+@hookspec
+def kvbench_hash_algorithms() -> Iterable[HashAlgorithmSpec]:  # type: ignore[empty-body]
+    """Offer ways to hash a block of tokens with all before it.
+
+    @kvbench.hookimpl
+    def kvbench_hash_algorithms():
+        yield kvbench.HashAlgorithmSpec("mine", MyHash, "What it hashes.")
     """
 
 

@@ -28,6 +28,7 @@ from kvbench.specs import (
     CommandSpec,
     DeviceSpec,
     EvictionPolicySpec,
+    HashAlgorithmSpec,
     RouterPolicySpec,
     Spec,
     TokenDatabaseSpec,
@@ -43,6 +44,7 @@ BUILTIN = "kvbench.builtin"
 
 HOOKS: Mapping[str, type[Spec]] = {
     "kvbench_token_databases": TokenDatabaseSpec,
+    "kvbench_hash_algorithms": HashAlgorithmSpec,
     "kvbench_eviction_policies": EvictionPolicySpec,
     "kvbench_router_policies": RouterPolicySpec,
     "kvbench_admission_filters": AdmissionSpec,

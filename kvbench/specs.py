@@ -124,11 +124,34 @@ class TokenDatabaseSpec(Spec):
     :class:`kvbench.tokens.TokenDatabase` for a trace with these
     :class:`kvbench.trace.schema.TraceFacts`.
 
-    ``reads``  the columns it can key: ``"block_ids"``, ``"token_ids"`` or both.
+    ``reads``   the columns it can key: ``"block_ids"``, ``"token_ids"`` or both.
+    ``hashes``  it takes a parameter ``algorithm`` and the parameters of that hash algorithm beside its
+                own; the factory is then given ``hashing``, a :class:`kvbench.tokens.ChainHash`.
+    ``tails``   it can key the partial last block of a prompt, which is what ``--tails keep`` asks for.
     """
 
     kind: ClassVar[str] = "token database"
     reads: tuple[str, ...] = ("token_ids",)
+    hashes: bool = False
+    tails: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HashAlgorithmSpec(Spec):
+    """Hashes a block of tokens with the hash of all before it. ``factory(**params)`` makes a
+    :class:`kvbench.tokens.ChainHash`.
+
+    ``layout``   the bytes that are hashed, in a few words.
+    ``root``     what stands for the block before the first one.
+    ``needs``    packages that must be installed beside kvbench.
+    ``caution``  why its hashes are not to be relied on, or empty.
+    """
+
+    kind: ClassVar[str] = "hash algorithm"
+    layout: str = ""
+    root: str = ""
+    needs: tuple[str, ...] = ()
+    caution: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +220,7 @@ class CommandSpec(Spec):
 
 SPEC_KINDS: tuple[type[Spec], ...] = (
     TokenDatabaseSpec,
+    HashAlgorithmSpec,
     EvictionPolicySpec,
     RouterPolicySpec,
     AdmissionSpec,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvbench.config import parse_part
 from kvbench.errors import ConfigError, KvbenchError, PluginError, one_line
-from kvbench.specs import EvictionPolicySpec, ParamValue, Spec
+from kvbench.specs import EvictionPolicySpec, HashAlgorithmSpec, ParamValue, Spec, TokenDatabaseSpec
+from kvbench.tokens.hashes.base import build_hash
 from kvbench.units import (
     BYTE_UNITS,
     COUNT_UNITS,
@@ -30,31 +31,59 @@ S = TypeVar("S", bound=Spec)
 
 MAX_BLOCKS = 2**30
 
+ALGORITHM = "algorithm"
+"""The parameter of a token database that names its hash algorithm."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChosenPart:
-    """A part and the parameters it is made with, defaults filled in."""
+    """A part and the parameters it is made with, defaults filled in.
+
+    ``hashing``  the hash algorithm of a token database that is made with one.
+    """
 
     spec: Spec
     params: dict[str, ParamValue]
+    hashing: ChosenPart | None = None
 
     def make(self, *args: Any) -> Any:
         """Make the part. Raises PluginError, naming it, when its factory fails."""
+        params: dict[str, Any] = dict(self.params)
+        if self.hashing is not None:
+            assert isinstance(self.hashing.spec, HashAlgorithmSpec)
+            del params[ALGORITHM]
+            params["hashing"] = build_hash(self.hashing.spec, self.hashing.params)
         try:
-            return self.spec.load()(*args, **self.params)
+            return self.spec.load()(*args, **params)
         except (KvbenchError, MemoryError):
             raise
         except Exception as error:  # a stranger's code may raise anything
             raise PluginError(f"{self.spec.kind} {self.spec.name} cannot be made: {one_line(error)}") from error
 
     def to_dict(self) -> dict[str, ParamValue]:
-        return {"name": self.spec.name, **self.params}
+        hashing = {} if self.hashing is None else self.hashing.params
+        return {"name": self.spec.name, **self.params, **hashing}
 
 
 def choose(registry: Registry, kind: type[S], choice: PartChoice, setting: str) -> ChosenPart:
     name, params = parse_part(choice, setting)
     spec = registry.get(kind, name)
     return ChosenPart(spec, spec.parse_params(params))
+
+
+def choose_tokens(registry: Registry, choice: PartChoice, setting: str) -> ChosenPart:
+    """A token database; what it does not take itself is for the hash algorithm that it is made with."""
+    name, given = parse_part(choice, setting)
+    spec = registry.get(TokenDatabaseSpec, name)
+    if not spec.hashes:
+        return ChosenPart(spec, spec.parse_params(given))
+    own = {param.name for param in spec.params}
+    if ALGORITHM not in own:
+        raise PluginError(f"token database {spec.name} is made with a hash algorithm, and has no parameter {ALGORITHM}")
+    params = spec.parse_params({key: value for key, value in given.items() if key in own})
+    algorithm = registry.get(HashAlgorithmSpec, str(params[ALGORITHM]))
+    rest = {key: value for key, value in given.items() if key not in own}
+    return ChosenPart(spec, params, ChosenPart(algorithm, algorithm.parse_params(rest)))
 
 
 def check_columns(spec: Spec, trace: Trace) -> None:

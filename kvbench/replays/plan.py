@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kvbench.config import NOT_PART_OF_RESULT, RunConfig, option
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.outputs import output_column
-from kvbench.replays.parts import ChosenPart, check_columns, choose, parse_capacity
+from kvbench.replays.parts import ChosenPart, check_columns, choose, choose_tokens, parse_capacity
 from kvbench.replays.tierplan import TierPlan, plan_tiers
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
 from kvbench.units import parse_bytes
@@ -50,6 +50,8 @@ class Plan:
     def parts(self) -> list[ChosenPart]:
         """The parts in use."""
         chosen = [self.tokens, self.policy, self.router]
+        if self.tokens is not None:
+            chosen.append(self.tokens.hashing)
         for tier in self.tiers or ():
             chosen += [tier.policy, tier.admission, tier.device_part]
         return [part for part in chosen if part is not None]
@@ -181,10 +183,13 @@ def _choose_tokens(config: RunConfig, registry: Registry, trace: Trace) -> Chose
     if trace.ids is None:
         return None
     default = "ids" if trace.ids == "block_ids" else "chained"
-    chosen = choose(registry, TokenDatabaseSpec, default if config.tokens is None else config.tokens, "--tokens")
-    reads = chosen.spec.reads if isinstance(chosen.spec, TokenDatabaseSpec) else ()
-    if trace.ids not in reads:
-        raise TraceError(f"{trace.name} has {trace.ids}; token database {chosen.spec.name} reads {', '.join(reads)}")
+    chosen = choose_tokens(registry, default if config.tokens is None else config.tokens, "--tokens")
+    spec = chosen.spec
+    assert isinstance(spec, TokenDatabaseSpec)
+    if trace.ids not in spec.reads:
+        raise TraceError(f"{trace.name} has {trace.ids}; token database {spec.name} reads {', '.join(spec.reads)}")
+    if config.tails == "keep" and not spec.tails:
+        raise ConfigError(f"--tails keep has no effect on token database {spec.name}: it keys full blocks only")
     return chosen
 
 

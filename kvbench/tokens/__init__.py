@@ -1,7 +1,9 @@
 """From prompts to keys: what identifies a block and everything before it.
 
 namespace.py   what makes KV bytes unusable for each other, as 32 bytes
-database.py    the contract: a record batch in, keys out
+arrays.py      tokens in any form, as one array
+hashes/        hash algorithms: kvbench's own and those of real systems
+database.py    the contract of token databases: a record batch in, keys out
 chained.py     hash tokens, each block with all before it
 ids.py         use the ids that a trace carries
 cachekey.py    the key of one stored chunk in full, and its text form
@@ -9,7 +11,9 @@ lmcachekey.py  the text forms of LMCache's keys
 mixing.pyx     the per-id loops of ids.py (compiled)
 """
 
+from kvbench.tokens.arrays import token_array
 from kvbench.tokens.database import KeyBatch, TokenDatabase
+from kvbench.tokens.hashes import ChainHash, Digest, make_hash
 from kvbench.tokens.namespace import Namespace
 
-__all__ = ["KeyBatch", "Namespace", "TokenDatabase"]
+__all__ = ["ChainHash", "Digest", "KeyBatch", "Namespace", "TokenDatabase", "make_hash", "token_array"]

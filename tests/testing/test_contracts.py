@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kvbench.plugins import load_registry
-from kvbench.specs import AdmissionSpec, EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.specs import AdmissionSpec, EvictionPolicySpec, RouterPolicySpec
 from kvbench.testing import (
     AdmissionFilterContract,
     EvictionPolicyContract,
@@ -38,9 +38,14 @@ class TestRouterPolicies(Parametrized, RouterPolicyContract):
     pass
 
 
-@pytest.mark.parametrize("part", BUILTIN.names(TokenDatabaseSpec), indirect=True)
+@pytest.mark.parametrize("part", ["chained", "ids"], indirect=True)
 class TestTokenDatabases(Parametrized, TokenDatabaseContract):
     pass
+
+
+class TestSegmentDatabase(TokenDatabaseContract):
+    spec_name = "segment"
+    params: ClassVar = {"separator": "7"}
 
 
 @pytest.mark.parametrize("part", BUILTIN.names(AdmissionSpec), indirect=True)

@@ -20,6 +20,7 @@ from kvbench import ConfigError, Namespace, TraceError
 from kvbench.replays.keyed import KeyedTrace
 from kvbench.replays.parts import ChosenPart
 from kvbench.specs import TokenDatabaseSpec
+from kvbench.tokens import make_hash
 from kvbench.tokens.chained import ChainedDatabase
 from kvbench.tokens.ids import IdsDatabase
 from kvbench.tokens.mixing import chain_ids, mix_ids
@@ -28,6 +29,7 @@ from tests.hashing import mix64
 
 U64 = st.integers(0, 2**64 - 1)
 BLOCK = 4
+BUILTIN = kvbench.load_registry(autoload=False)
 
 
 def batch(**columns):
@@ -44,17 +46,19 @@ def batch(**columns):
 
 
 def keys_of(database, rows, tails="drop", facts=None, **params):
+    if database is not IdsDatabase:
+        params["hashing"] = make_hash(params.pop("algorithm", "blake3"), BUILTIN)
     made = database(facts or TraceFacts(block_tokens=BLOCK), frozenset(rows.schema.names), **params)
     found = made.keys(rows, keep_tails=tails == "keep")
     ends = found.offsets.tolist()
     return [found.keys[a:b].tolist() for a, b in pairwise(ends)], found.cacheable.tolist()
 
 
-def hits(rows, **facts):
+def hits(rows, tokens=None, **facts):
     """Prefix hits of each row with an infinite cache."""
     metadata = TraceFacts(**{"block_tokens": BLOCK, **facts}).to_metadata()
     table = pa.Table.from_batches([rows]).replace_schema_metadata(metadata)
-    return kvbench.replay(table, keep_requests=True).requests["hit_blocks"].to_pylist()
+    return kvbench.replay(table, keep_requests=True, tokens=tokens).requests["hit_blocks"].to_pylist()
 
 
 def both(block_ids, **columns):
@@ -97,9 +101,9 @@ def test_the_root_of_a_namespace_follows_the_documented_byte_layout():
 
 def test_chained_needs_a_block_size_and_a_known_algorithm():
     with pytest.raises(TraceError, match="block size"):
-        ChainedDatabase(TraceFacts(), frozenset())
-    with pytest.raises(ConfigError, match="'md5' is not one of blake3, sha256"):
-        ChainedDatabase(TraceFacts(block_tokens=4), frozenset(), algorithm="md5")
+        ChainedDatabase(TraceFacts(), frozenset(), hashing=make_hash("blake3", BUILTIN))
+    with pytest.raises(ConfigError, match=r"unknown hash algorithm 'md5'; known: blake3, .*sha256"):
+        hits(batch(token_ids=[[1]]), tokens="chained,algorithm=md5")
 
 
 # -- namespaces ----------------------------------------------------------------------------------
