@@ -67,7 +67,7 @@ def kvbench_workloads() -> Iterator[WorkloadSpec]:
     yield WorkloadSpec(
         "rag",
         "kvbench.trace.synth.rag:make_rag",
-        "questions about documents, k of N each; separator_tokens=2 puts tokens 32000, 32001 between the parts",
+        "questions about documents, k of N each; with separator_tokens=2, split at segment,separator=32000 32001",
         params=(
             Param("requests", int, 500, "number of questions", minimum=1, maximum=1e8),
             Param("num_documents", int, 10, "documents there are, equally popular", minimum=1, maximum=1e7),

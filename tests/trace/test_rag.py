@@ -141,6 +141,22 @@ def test_chained_keys_hit_leading_documents_that_were_seen_in_this_order_and_not
     assert len(set(expected)) == 5
 
 
+def test_segment_keys_hit_any_document_that_was_seen_wherever_it_stood():
+    """LM-30. A prefix cache of segments still ends at the first document that nobody had before."""
+    table = table_of(ids="token", order="shuffled", separator_tokens=2, num_documents=20)
+    seen: set[tuple[int, ...]] = set()
+    expected = []
+    for number, tokens in enumerate(table["token_ids"].to_pylist()):
+        found = list(map(tuple, split(tokens, [32_000, 32_001])[1:-1]))
+        known = next((at for at, document in enumerate(found) if document not in seen), len(found))
+        expected.append(20 // 8 * 8 + 24 * known if number else 0)
+        seen.update(found)
+    segment = hits(table, tokens="segment,separator=32000 32001")
+    assert segment == expected
+    assert segment[50:] == [16 + 3 * 24] * 250
+    assert sum(hits(table)) < 0.7 * sum(segment)
+
+
 @pytest.mark.parametrize("params", [{}, {"separator_tokens": 5, "order": "shuffled"}, {"system_tokens": 0}])
 def test_block_ids_hit_as_the_tokens_do(params):
     assert hits(table_of(**params)) == hits(table_of(ids="token", **params))
