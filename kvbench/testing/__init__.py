@@ -3,6 +3,7 @@
     policies.py     the contract of eviction policies
     routers.py      the contract of router policies
     databases.py    the contract of token databases
+    hashing.py      the contract of hash algorithms
     admissions.py   the contract of admission filters
     stories.py      what happens to a tier, drawn by hypothesis
     strategies.py   requests that share prefixes
@@ -22,12 +23,13 @@ import pytest
 
 # Before the modules are imported: a failing assert in a contract then shows its values.
 pytest.register_assert_rewrite(
-    *("kvbench.testing.admissions", "kvbench.testing.databases", "kvbench.testing.parts"),
-    *("kvbench.testing.policies", "kvbench.testing.routers"),
+    *("kvbench.testing.admissions", "kvbench.testing.databases", "kvbench.testing.hashing"),
+    *("kvbench.testing.parts", "kvbench.testing.policies", "kvbench.testing.routers"),
 )
 
 from kvbench.testing.admissions import AdmissionFilterContract  # noqa: E402
 from kvbench.testing.databases import TokenDatabaseContract  # noqa: E402
+from kvbench.testing.hashing import HashAlgorithmContract  # noqa: E402
 from kvbench.testing.policies import EvictionPolicyContract  # noqa: E402
 from kvbench.testing.routers import RouterPolicyContract  # noqa: E402
 from kvbench.testing.stories import Story, play, stories  # noqa: E402
@@ -37,6 +39,7 @@ from kvbench.testing.traces import small_trace  # noqa: E402
 __all__ = [
     "AdmissionFilterContract",
     "EvictionPolicyContract",
+    "HashAlgorithmContract",
     "Keys",
     "RouterPolicyContract",
     "Story",

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import pytest
 
 from kvbench.plugins import load_registry
-from kvbench.specs import AdmissionSpec, EvictionPolicySpec, RouterPolicySpec
+from kvbench.specs import AdmissionSpec, EvictionPolicySpec, HashAlgorithmSpec, RouterPolicySpec
 from kvbench.testing import (
     AdmissionFilterContract,
     EvictionPolicyContract,
+    HashAlgorithmContract,
     RouterPolicyContract,
     TokenDatabaseContract,
 )
@@ -61,3 +62,29 @@ class TestMaxPrefixThatTakesTurns(RouterPolicyContract):
 class TestChainedWithSha256(TokenDatabaseContract):
     spec_name = "chained"
     params: ClassVar = {"algorithm": "sha256"}
+
+
+class TestChainedWithVllm(TokenDatabaseContract):
+    """An algorithm that knows of no namespace."""
+
+    spec_name = "chained"
+    params: ClassVar = {"algorithm": "vllm-sha256"}
+
+
+@pytest.mark.parametrize("part", BUILTIN.names(HashAlgorithmSpec), indirect=True)
+class TestHashAlgorithms(Parametrized, HashAlgorithmContract):
+    @pytest.fixture(autouse=True)
+    def seeded(self, part: None) -> None:
+        if "xxhash" in self.spec_name:
+            # XXH3 has a random root in each process unless there is a seed.
+            self.params: Any = {"seed": "0"}
+
+
+class TestVllmWithLookahead(HashAlgorithmContract):
+    spec_name = "vllm-sha256"
+    params: ClassVar = {"lookahead": 2}
+
+
+class TestDynamoWithEagle(HashAlgorithmContract):
+    spec_name = "dynamo"
+    params: ClassVar = {"lookahead": 1, "adapter": "a", "namespace": "n"}

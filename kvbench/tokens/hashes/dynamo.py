@@ -57,8 +57,12 @@ class DynamoHash(IntHash):
         data = tokens.astype("<u4", copy=False).tobytes()
         if self.lookahead and ahead is not None:
             data += ahead.astype("<u4", copy=False).tobytes()
-        for image in sorted(extra or ()):
-            if not isinstance(image, int) or not 0 <= image <= MASK:
-                raise ArgumentError(f"image hash {image!r} is not an integer from 0 to {MASK}")
-            data += image.to_bytes(8, "little")
+        images = [_check_image(image) for image in extra or ()]
+        data += b"".join(image.to_bytes(8, "little") for image in sorted(images))
         return xxhash.xxh3_64_intdigest(data, self._seed)
+
+
+def _check_image(image: object) -> int:
+    if not isinstance(image, int) or not 0 <= image <= MASK:
+        raise ArgumentError(f"image hash {image!r} is not an integer from 0 to {MASK}")
+    return image
