@@ -64,6 +64,33 @@ def kvbench_workloads() -> Iterator[WorkloadSpec]:
         ),
         source="kvbench",
     )
+    yield WorkloadSpec(
+        "rag",
+        "kvbench.trace.synth.rag:make_rag",
+        "questions about documents, k of N each; with separator_tokens=2, split at segment,separator=32000 32001",
+        params=(
+            Param("requests", int, 500, "number of questions", minimum=1, maximum=1e8),
+            Param("num_documents", int, 10, "documents there are, equally popular", minimum=1, maximum=1e7),
+            Param("docs_per_request", int, 4, "different documents in a prompt", minimum=0, maximum=1e4),
+            Param("document_tokens", int, 2048, "tokens of a document", minimum=1, maximum=1e7),
+            Param("system_tokens", int, 1024, "tokens of the system prompt of all", minimum=0, maximum=1e7),
+            Param("question_tokens", float, 60.0, "mean tokens of a question (lognormal)", minimum=1, maximum=1e6),
+            Param("output_tokens", float, 128.0, "mean tokens of an answer (lognormal)", minimum=1, maximum=1e6),
+            Param("rate", float, 1.0, "requests per second (Poisson)", minimum=1e-6, maximum=1e9),
+            Param("order", str, "sorted", "of the documents in a prompt", choices=("sorted", "shuffled")),
+            Param(
+                "separator_tokens",
+                int,
+                0,
+                "tokens between system prompt, documents and question, ids 32000, 32001, … (nowhere else)",
+                minimum=0,
+                maximum=1e4,
+            ),
+            Param("block_tokens", int, 64, "tokens of a block", minimum=1, maximum=2**32 - 1),
+            Param("ids", str, "block", "what identifies a prompt", choices=("block", "token")),
+        ),
+        source="RAG workload of IBM/opal-sim",
+    )
 
 
 @hookimpl

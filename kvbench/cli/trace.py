@@ -106,6 +106,7 @@ def inspect(ctx: click.Context, /, source: str, as_json: bool, **settings: Any) 
 Examples:
   kvbench trace make chat -o chat.arrow
   kvbench trace make chat,sessions=1000,turns=8 --seed 7 -o big.arrow
+  kvbench trace make rag,num_documents=50,docs_per_request=3,ids=token,separator_tokens=2 -o rag.arrow
 
 kvbench plugins lists the workloads with their parameters."""
 )

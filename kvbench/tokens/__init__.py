@@ -10,6 +10,8 @@ database.py    the contract of token databases: a record batch in, keys out
 chained.py     hash tokens, each block with all before it
 segment.py     split at separators, hash each segment alone
 ids.py         use the ids that a trace carries
+cachekey.py    the key of one stored chunk in full, and its text form
+lmcachekey.py  the text forms of LMCache's keys
 mixing.pyx     the per-id loops of ids.py (compiled)
 """
 

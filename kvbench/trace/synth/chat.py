@@ -8,7 +8,6 @@ one, and a session's blocks between its turns.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,19 +16,16 @@ import pyarrow as pa
 from kvbench.errors import ConfigError
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
-from kvbench.trace.synth.draw import exponential, geometric, lognormal_count, pick, zipf_weights
+from kvbench.trace.synth.draw import OUTPUT_SIGMA, exponential, geometric, lognormal_count, pick, token, zipf_weights
+from kvbench.trace.synth.limits import MAX_NS, NS_PER_S, check_params
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
 
-NS_PER_S = 1_000_000_000
-MAX_NS = 2**63 - 1
 NS_PER_OUTPUT_TOKEN = 20_000_000
-VOCABULARY = 32_000
 USER_SIGMA = 0.8
-OUTPUT_SIGMA = 0.7
 ZIPF_EXPONENT = 1.0
 ROWS_PER_BATCH = 1024
 BATCH_COLUMNS = (
@@ -74,16 +70,7 @@ class ChatParams:
             "think_s": 0,
             "block_tokens": 1,
         }
-        for name, floor in floors.items():
-            if not getattr(self, name) >= floor:
-                raise ConfigError(f"workload chat: {name} = {getattr(self, name)} is below {floor}")
-        if not self.rate > 0:
-            raise ConfigError(f"workload chat: rate = {self.rate} must be above 0")
-        for name in (*floors, "rate"):
-            if not math.isfinite(getattr(self, name)):
-                raise ConfigError(f"workload chat: {name} = {getattr(self, name)} must be a finite number")
-        if self.ids not in ("block", "token"):
-            raise ConfigError(f"workload chat: ids = {self.ids!r} is not one of block, token")
+        check_params("chat", self, floors=floors, choices={"ids": ("block", "token")})
 
 
 @dataclass(slots=True)
@@ -227,7 +214,7 @@ class _Blocks:
 
 
 class _Tokens:
-    """Token ids below :data:`VOCABULARY`, drawn once for each system prompt and each session."""
+    """Token ids below 32000, drawn once for each system prompt and each session."""
 
     column = "token_ids"
 
@@ -240,12 +227,12 @@ class _Tokens:
     def prompt(self, talk: _Talk, session: int, system: int) -> list[int]:
         if system not in self._system:
             rng = stream(self._seed, "chat", "system", system)
-            self._system[system] = [_token(rng) for _ in range(self._system_tokens)]
+            self._system[system] = [token(rng) for _ in range(self._system_tokens)]
         if session not in self._streams:
             self._streams[session] = stream(self._seed, "chat", "talk", session)
             talk.ids = self._system[system].copy()
         rng = self._streams[session]
-        talk.ids += [_token(rng) for _ in range(talk.tokens - len(talk.ids))]
+        talk.ids += [token(rng) for _ in range(talk.tokens - len(talk.ids))]
         return talk.ids.copy()
 
 
@@ -260,10 +247,6 @@ def _too_late() -> ConfigError:
         "workload chat: chats go on for more than 292 years, and times are 64-bit nanoseconds; "
         "raise rate, or lower sessions, turns, output_tokens or think_s"
     )
-
-
-def _token(rng: random.Random) -> int:
-    return int(rng.random() * VOCABULARY)
 
 
 def make_chat(seed: int, **params: int | float | str) -> ChatWorkload:

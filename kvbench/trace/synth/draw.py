@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
+VOCABULARY = 32_000
+OUTPUT_SIGMA = 0.7
+"""Of the lengths of answers, in each workload."""
+
 _STANDARD_NORMAL = NormalDist()
 _SMALLEST = 2.0**-53
 
@@ -42,3 +46,19 @@ def pick(rng: random.Random, cumulative: Sequence[float]) -> int:
     """An index, by cumulative shares."""
     at = rng.random()
     return next((index for index, share in enumerate(cumulative) if at < share), len(cumulative) - 1)
+
+
+def sample(rng: random.Random, count: int, size: int) -> list[int]:
+    """``size`` different numbers below ``count``, every sequence of them equally likely."""
+    moved: dict[int, int] = {}
+    drawn = []
+    for last in range(count - 1, count - 1 - size, -1):
+        at = int(rng.random() * (last + 1))
+        drawn.append(moved.get(at, at))
+        moved[at] = moved.pop(last, last)
+    return drawn
+
+
+def token(rng: random.Random) -> int:
+    """A token id below :data:`VOCABULARY`."""
+    return int(rng.random() * VOCABULARY)

@@ -1,0 +1,35 @@
+"""What the parameters and times of a synthetic workload may be."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from kvbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NS_PER_S = 1_000_000_000
+MAX_NS = 2**63 - 1
+"""Times are signed 64-bit nanoseconds, some 292 years."""
+
+
+def check_params(
+    workload: str, params: Any, *, floors: Mapping[str, int], choices: Mapping[str, tuple[str, ...]]
+) -> None:
+    """Raise ConfigError for a parameter that is below its floor, not finite, or none of its choices,
+    and for a ``rate`` that is not above 0."""
+    for name, floor in floors.items():
+        if not getattr(params, name) >= floor:
+            raise ConfigError(f"workload {workload}: {name} = {getattr(params, name)} is below {floor}")
+    if not params.rate > 0:
+        raise ConfigError(f"workload {workload}: rate = {params.rate} must be above 0")
+    for name in (*floors, "rate"):
+        if not math.isfinite(getattr(params, name)):
+            raise ConfigError(f"workload {workload}: {name} = {getattr(params, name)} must be a finite number")
+    for name, known in choices.items():
+        if getattr(params, name) not in known:
+            raise ConfigError(
+                f"workload {workload}: {name} = {getattr(params, name)!r} is not one of {', '.join(known)}"
+            )
