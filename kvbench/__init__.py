@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kvbench.api import curve, replay, replay_matrix
     from kvbench.config import RunConfig
+    from kvbench.engine import CacheEngine, EngineCosts, EngineMetadata, EngineStats
     from kvbench.errors import (
         ArgumentError,
         ConfigError,
@@ -50,10 +51,14 @@ if TYPE_CHECKING:
 _HOME = {
     "AdmissionSpec": "kvbench.specs",
     "ArgumentError": "kvbench.errors",
+    "CacheEngine": "kvbench.engine",
     "CommandSpec": "kvbench.specs",
     "ConfigError": "kvbench.errors",
     "CurveResult": "kvbench.results.curve",
     "DeviceSpec": "kvbench.specs",
+    "EngineCosts": "kvbench.engine",
+    "EngineMetadata": "kvbench.engine",
+    "EngineStats": "kvbench.engine",
     "EvictionPolicySpec": "kvbench.specs",
     "HashAlgorithmSpec": "kvbench.specs",
     "KvbenchError": "kvbench.errors",
@@ -85,10 +90,14 @@ _HOME = {
 __all__ = [
     "AdmissionSpec",
     "ArgumentError",
+    "CacheEngine",
     "CommandSpec",
     "ConfigError",
     "CurveResult",
     "DeviceSpec",
+    "EngineCosts",
+    "EngineMetadata",
+    "EngineStats",
     "EvictionPolicySpec",
     "HashAlgorithmSpec",
     "KvbenchError",

@@ -241,6 +241,14 @@ cdef class SlotStore:
             removed += 1
         return removed
 
+    def references(self):
+        """Pins on all blocks."""
+        cdef int32_t slot
+        cdef int64_t pins = 0
+        for slot in range(self.fresh):
+            pins += max(self.refs[slot] - 1, 0)
+        return pins
+
     def residents(self):
         """The keys of all resident blocks, in slot order."""
         return [self.keys[slot] for slot in range(self.fresh) if self.refs[slot] > 0]

@@ -17,4 +17,4 @@ cdef class TierStack(StackPlan):
     cdef int take_sources(self, StackedTier tier, Place* place, int32_t r, int32_t fits) except -1 nogil
     cdef bint take_source(self, StackedTier below, int32_t j, uint64_t key) except -1 nogil
     cdef int finish(self) except -1 nogil
-    cdef int32_t new_blocks(self, int32_t n) except -1
+    cdef list new_blocks(self, int32_t n)

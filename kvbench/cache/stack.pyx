@@ -303,7 +303,7 @@ cdef class TierStack(StackPlan):
 
     def store_only(self, const uint64_t[::1] keys, *, int32_t skip=0, int64_t request=0, int64_t time_ns=0):
         """Store a request of distinct keys, all of whose blocks were computed, but leave its first ``skip``
-        blocks alone; returns how many blocks are new to some tier, each counted once."""
+        blocks alone; returns the positions of those that are new to some tier."""
         cdef int32_t n = <int32_t>keys.shape[0]
         cdef const uint64_t* first = &keys[0] if n else NULL
         self.request.index = request
@@ -337,14 +337,15 @@ cdef class TierStack(StackPlan):
             self.mode = SERVE
             self.skip = 0
 
-    cdef int32_t new_blocks(self, int32_t n) except -1:
-        cdef int32_t i, t, j, slot, found = 0
+    cdef list new_blocks(self, int32_t n):
+        cdef int32_t i, t, j
         cdef PyObject* tier
+        found = []
         for i in range(self.skip, n):
             for t in range(self.levels):
                 j = i // self.level[t].multiple
                 tier = self.level[t].places[0].tier
                 if j < self.level[t].chunks and (<StackedTier>tier).slots[j] <= STORED_NOW:
-                    found += 1
+                    found.append(i)
                     break
         return found

@@ -1,0 +1,286 @@
+"""What is behind the calls of a cache engine: its settings, its chunks, its leases."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from kvbench.engine.answers import Operation, Retrieved
+from kvbench.engine.chunks import Chunks
+from kvbench.engine.costs import EngineCosts, StoreMeter, add_phases
+from kvbench.engine.metadata import EngineMetadata
+from kvbench.engine.pool import EnginePool, Lease
+from kvbench.engine.stats import EngineStats
+from kvbench.errors import ArgumentError, ConfigError
+from kvbench.plugins import did_you_mean
+from kvbench.results.hitrates import HitSums
+from kvbench.tokens.arrays import token_array
+from kvbench.tokens.hashers import USUAL_BLOCK_TOKENS, BlockHasher, SegmentHasher
+from kvbench.tokens.masks import leading_falses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Self
+
+    import numpy.typing as npt
+
+    from kvbench.plugins import Registry
+    from kvbench.tierconfig import PartChoice
+    from kvbench.tokens.arrays import TokenSource
+    from kvbench.tokens.hashers import HashedBlocks
+    from kvbench.tokens.hashes.base import ChainHash, Digest
+    from kvbench.tokens.masks import Mask, Rules
+
+SECOND_NS = 10**9
+PIN_TIMEOUT_S = 300.0
+"""LMCache's pin_timeout."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call under way: its number, and why it does nothing, or empty."""
+
+    number: int
+    reason: str = ""
+
+
+class EngineBase:
+    """Base of :class:`kvbench.engine.CacheEngine`, which says what the arguments are."""
+
+    def __init__(
+        self,
+        metadata: EngineMetadata | None = None,
+        *,
+        hashing: ChainHash | PartChoice = "blake3",
+        chunk_tokens: int = USUAL_BLOCK_TOKENS,
+        tails: Literal["drop", "keep"] = "drop",
+        separator: TokenSource | None = None,
+        rules: Rules = "strict",
+        round_fetch: Literal["down", "up"] = "down",
+        store_tiers: Sequence[str] | None = None,
+        retrieve_tiers: Sequence[str] | None = None,
+        remove_after_retrieve: bool = False,
+        wait_for_room: bool = False,
+        pin_timeout_s: float = PIN_TIMEOUT_S,
+        clock: Callable[[], int] | None = None,
+        costs: EngineCosts | None = None,
+        observer: Callable[[Operation], None] | None = None,
+        keep_events: bool = False,
+        registry: Registry | None = None,
+        **settings: Any,
+    ) -> None:
+        self.metadata = EngineMetadata() if metadata is None else metadata
+        if separator is None:
+            self.hasher: BlockHasher | SegmentHasher = BlockHasher(
+                hashing, block_tokens=chunk_tokens, tails=tails, rules=rules
+            )
+        else:
+            if tails != "drop":
+                raise ConfigError(
+                    "tails = keep has no effect with a separator: a segment is one chunk, whatever its size"
+                )
+            self.hasher = SegmentHasher(hashing, separator=separator, rules=rules)
+        if not pin_timeout_s > 0:
+            raise ConfigError(f"pin_timeout_s = {pin_timeout_s:g} must be above 0")
+        self.chunk_tokens = chunk_tokens
+        self.round_fetch = round_fetch
+        self.remove_after_retrieve = remove_after_retrieve
+        self.wait_for_room = wait_for_room
+        self._timeout_ns = None if clock is None else round(pin_timeout_s * SECOND_NS)
+        self._costs = EngineCosts() if costs is None else costs
+        self._observer = observer
+        self._pool = EnginePool(
+            settings, chunk_tokens=chunk_tokens, clock=clock, registry=registry, keep_events=keep_events
+        )
+        self._store_tiers, self._retrieve_tiers = store_tiers, retrieve_tiers
+        self._join(0)
+
+    def _join(self, worker: int) -> None:
+        """Take a place at the pool."""
+        self.worker = worker
+        self.stats = EngineStats()
+        self._stack = self._pool.stack(worker)
+        self._number = self._pool.engines
+        self._pool.engines += 1
+        self._closed_levels = self._others(self._store_tiers)
+        self._hidden_levels = self._others(self._retrieve_tiers)
+        self._frozen = False
+        self._unhealthy = ""
+        self._pins: dict[bytes, list[object]] = {}
+        self._waiting: list[tuple[Chunks, int]] = []
+        self._is_closed = False
+
+    def peer(self, metadata: EngineMetadata | None = None, *, worker: int | None = None, **changes: Any) -> Self:
+        """Another engine over the same tiers, with the settings of this one.
+
+        ``metadata`` is its own, or this one's with ``changes``. ``worker`` says which stores of tiers
+        that workers do not share are its own; None: this one's.
+        """
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.metadata = replace(self.metadata if metadata is None else metadata, **changes)
+        made._join(self.worker if worker is None else worker)
+        return made
+
+    # -- a call --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _operation(self, kind: str) -> Iterator[Call]:
+        """One call: leases that ran out end before it, and its observer hears of both its ends."""
+        if self._is_closed:
+            raise ArgumentError(f"{kind}: the engine is closed")
+        self.stats.forced_unpins += self._pool.expire()
+        call = Call(self._pool.operations)
+        self._pool.operations += 1
+        self._stack.freeze(self._frozen)
+        self._stack.restrict(hidden=self._hidden_levels, closed=self._closed_levels)
+        self._tell(Operation(call.number, kind, "start", self._pool.clock()))
+        try:
+            self._store_waiting(call)
+            yield call
+        finally:
+            self._tell(Operation(call.number, kind, "finish", self._pool.clock(), call.reason))
+
+    def _tell(self, operation: Operation) -> None:
+        if self._observer is not None:
+            self._observer(operation)
+
+    def _degraded(self, call: Call) -> bool:
+        """Whether an unhealthy engine answers with nothing."""
+        call.reason = self._unhealthy
+        self.stats.degraded_operations += bool(call.reason)
+        return bool(call.reason)
+
+    def _chunks(
+        self,
+        tokens: TokenSource | None,
+        hashes: Sequence[Digest] | None,
+        offsets: Sequence[int] | None,
+        mask: Mask | None,
+        tags: Mapping[str, str] | None,
+    ) -> tuple[Chunks, int]:
+        """The chunks of a prompt, and how many of them its mask leaves out."""
+        if tokens is not None:
+            tokens = token_array(tokens)
+        blocks = self.hasher.blocks(tokens, hashes=hashes, offsets=offsets)
+        length = len(tokens) if tokens is not None else int(blocks.ends[-1]) if len(blocks) else 0
+        chunks = Chunks.of(blocks, length, self.metadata.word(tags))
+        if mask is None:
+            return chunks, 0
+        falses = leading_falses(mask, length, self.hasher.rules)
+        if isinstance(self.hasher, BlockHasher) and falses % self.chunk_tokens:
+            raise ArgumentError(
+                f"the number of Falses of the mask is {falses}, not a multiple of the chunk size of "
+                f"{self.chunk_tokens} tokens"
+            )
+        return chunks, len(blocks) - len(blocks.since(falses))
+
+    # -- what a call does ----------------------------------------------------------------------
+
+    def _find(self, chunks: Chunks, first: int, name: object | None, *, lasting: bool = False) -> int:
+        """How many leading chunks the tiers have, those before ``first`` taken for known; with a ``name``
+        they are leased under it, for good if ``lasting``."""
+        skip = chunks.distinct(first)
+        hit = self._stack.probe(chunks.keys, skip=skip)
+        if name is not None:
+            holds = self._pool.hold(self.worker, chunks.keys, skip, self._stack.last_credit)
+            timeout = None if lasting else self._timeout_ns
+            deadline = None if timeout is None else self._pool.clock() + timeout
+            self._pool.leases[self._number, name] = Lease(holds, deadline)
+            self._stack.touch_found()
+        return chunks.leading(hit)
+
+    def _fetch(self, call: Call, chunks: Chunks, first: int, limit: int, found: Retrieved) -> None:
+        """Fetch chunks ``first`` to ``limit - 1`` as far as they are there, and note what came from where."""
+        keys = chunks.keys[: chunks.distinct(limit)]
+        skip = chunks.distinct(first)
+        hit = self._stack.fetch_only(keys, skip=skip, request=call.number, time_ns=self._pool.clock())
+        credit = self._stack.last_credit
+        stop = min(limit, chunks.leading(hit))
+        for at in range(first, stop):
+            start, end = int(chunks.starts[at]), int(chunks.ends[at])
+            level = credit[chunks.position[at]]
+            if level >= 0:
+                found.mask[start:end] = True
+                found.tier_tokens[self._pool.tier_names[level]] += end - start
+        lost = chunks.tokens_of(stop, min(limit, chunks.leading(hit + self._stack.lost)))
+        self.stats.wasted_tokens += lost
+        self.stats.wasted_bytes = self._plus(self.stats.wasted_bytes, self._stack.lost)
+        asked = chunks.tokens_of(first, limit)
+        self._add(HitSums(asked=asked, delivered=int(found.mask.sum())))
+
+    def _store(self, call: Call, chunks: Chunks, first: int) -> int:
+        """Store chunks from ``first`` on; returns how many of their tokens are new to the tiers."""
+        meter = StoreMeter(self._costs, self._pool, self.worker)
+        new = self._stack.store_only(
+            chunks.keys, skip=chunks.distinct(first), request=call.number, time_ns=self._pool.clock()
+        )
+        tokens = int(self._sizes(chunks)[new].sum())
+        size = None if self._pool.block_bytes is None else len(new) * self._pool.block_bytes
+        self.stats.stored_tokens += tokens
+        self.stats.stored_bytes = self._plus(self.stats.stored_bytes, len(new))
+        self.stats.phase_ns = add_phases(self.stats.phase_ns, meter.phases(chunks.tokens, size))
+        if self.wait_for_room and self._pool.references() and self._stack.probe(chunks.keys) < len(chunks.keys):
+            self._waiting.append((chunks, first))
+        return tokens
+
+    def _store_waiting(self, call: Call) -> None:
+        """Try again to store what found no room."""
+        waiting, self._waiting = self._waiting, []
+        for chunks, first in waiting:
+            self._store(call, chunks, first)
+
+    def _release(self, name: object) -> bool:
+        return self._pool.release((self._number, name))
+
+    # -- counts --------------------------------------------------------------------------------
+
+    def _count_lookup(self, chunks: Chunks, device: int, found: int) -> None:
+        whole = chunks.tokens - chunks.tokens % self.chunk_tokens
+        self._add(
+            HitSums(
+                prompt=chunks.tokens,
+                aligned=whole,
+                device=device,
+                lookup=found,
+                chunked=found - found % self.chunk_tokens,
+                external=max(0, found - device),
+            )
+        )
+
+    def _add(self, sums: HitSums) -> None:
+        self.stats.sums = self.stats.sums.plus(sums)
+
+    def _plus(self, total: int | None, blocks: int) -> int | None:
+        """A sum of bytes and the bytes of so many chunks."""
+        return None if total is None or self._pool.block_bytes is None else total + blocks * self._pool.block_bytes
+
+    def _sizes(self, chunks: Chunks) -> npt.NDArray[np.int64]:
+        """Tokens of each distinct chunk."""
+        _, at = np.unique(chunks.position, return_index=True)
+        return np.asarray(chunks.ends[at] - chunks.starts[at])
+
+    def _limit(self, chunks: Chunks, max_fetch: int | None) -> int:
+        """How many leading chunks ``max_fetch`` tokens allow."""
+        if max_fetch is None:
+            return len(chunks)
+        if max_fetch < 0:
+            raise ArgumentError(f"max_fetch = {max_fetch} must not be negative")
+        if self.round_fetch == "down":
+            return chunks.ending_by(max_fetch)
+        return int(np.searchsorted(chunks.starts, max_fetch))
+
+    def _others(self, names: Sequence[str] | None) -> tuple[int, ...]:
+        """The levels that are not among the named tiers; none if all are meant."""
+        if names is None:
+            return ()
+        chosen = {self._level(name) for name in names}
+        return tuple(level for level in range(len(self._pool.tier_names)) if level not in chosen)
+
+    def _level(self, tier: str) -> int:
+        if tier not in self._pool.tier_names:
+            raise ArgumentError(f"no tier is called {tier!r}; {did_you_mean(tier, self._pool.tier_names)}")
+        return self._pool.tier_names.index(tier)

@@ -1,0 +1,275 @@
+"""The cache engine: store, look up and retrieve the chunks of prompts in a stack of tiers.
+
+An engine is what one rank of a serving engine holds. Its calls are those of LMCache's engine and of
+OPAL's cache manager; residency, order and bytes are those of the replay's own stacks, so that a
+program that calls an engine and a replay of its calls agree.
+
+A fault of the cache never raises: it shows as an empty result, and in the counts. A wrong argument
+raises :class:`kvbench.errors.ArgumentError`, a wrong setting :class:`kvbench.errors.ConfigError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvbench.engine.answers import Retrieved, StoreResult
+from kvbench.engine.base import EngineBase
+from kvbench.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from kvbench.tokens.arrays import TokenSource
+    from kvbench.tokens.cachekey import CacheKey
+    from kvbench.tokens.hashes.base import Digest
+    from kvbench.tokens.masks import Mask
+
+
+class CacheEngine(EngineBase):
+    """An engine over a stack of tiers.
+
+        >>> engine = CacheEngine(tiers=["cpu,capacity=4", "disk,capacity=100"], chunk_tokens=4)
+        >>> engine.store(range(10))
+        StoreResult(requested_tokens=8, stored_tokens=8, reason='')
+        >>> engine.lookup(range(10))
+        8
+
+    ``metadata``      what its KV bytes depend on beside the tokens.
+    ``hashing``       hash algorithm, with its parameters.
+    ``chunk_tokens``  tokens of a chunk.
+    ``tails``         ``keep``: a partial last chunk is stored, too (LMCache: save_unfull_chunk). It takes
+                      the room of a whole one.
+    ``separator``     token ids that split a prompt into segments, each a chunk that is keyed alone.
+    ``rules``         ``strict``, or ``lmcache``: masks and hash lists that LMCache would take.
+    ``round_fetch``   whether ``max_fetch`` inside a chunk leaves the chunk out (``down``) or takes it (``up``).
+    ``store_tiers``, ``retrieve_tiers``  names of the tiers that take computed chunks, and that lookups
+                      see; None: all.
+    ``remove_after_retrieve``  what a retrieve touched is gone afterwards (the receiver of disaggregated
+                      prefill).
+    ``wait_for_room`` what found no room for pinned chunks is stored once they are released.
+    ``pin_timeout_s`` when a lease ends by itself, on ``clock``: nanoseconds that never go back. Without a
+                      clock time stands still.
+    ``costs``         what the phases of a store cost.
+    ``observer``      is told of each operation's start and end.
+    ``keep_events``   keep the event log, see :attr:`events`.
+    ``settings``      of a run file: tiers, preset, placement, walk, workers, workers_per_host, seed,
+                      retries, block_bytes, model, models, kv_dtype, tp, devices.
+    """
+
+    # -- the three calls -----------------------------------------------------------------------
+
+    def store(
+        self,
+        tokens: TokenSource | None = None,
+        *,
+        hashes: Sequence[Digest] | None = None,
+        offsets: Sequence[int] | None = None,
+        mask: Mask | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> StoreResult:
+        """Store the chunks of a prompt whose KV was computed: those that fit, from the first on.
+
+        ``tokens``; or ``hashes``, and with them ``offsets``, the number of tokens of each chunk.
+        ``mask``  bool, one a token: the chunks of its leading Falses are left alone.
+        ``tags``  of this request, beside those of the engine.
+        """
+        with self._operation("store") as call:
+            chunks, first = self._chunks(tokens, hashes, offsets, mask, tags)
+            requested = chunks.tokens_of(first, len(chunks))
+            if self._degraded(call):
+                return StoreResult(requested, 0, call.reason)
+            if self.metadata.passive:
+                call.reason = "passive"
+                self.stats.passive_stores += 1
+            elif self._frozen:
+                call.reason = "frozen"
+                self.stats.frozen_stores += 1
+            if call.reason:
+                return StoreResult(requested, 0, call.reason)
+            self.stats.store_requests += 1
+            self.stats.requested_store_tokens += requested
+            return StoreResult(requested, self._store(call, chunks, first), "")
+
+    def lookup(
+        self,
+        tokens: TokenSource | None = None,
+        *,
+        hashes: Sequence[Digest] | None = None,
+        offsets: Sequence[int] | None = None,
+        num_computed_tokens: int = 0,
+        pin: bool = False,
+        lookup_id: object = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> int:
+        """Up to which token the prompt's prefix is known. Moves nothing and changes no order.
+
+        ``num_computed_tokens``  are known already: chunks that end at or before them are not looked for.
+        ``pin``  what was found stays until it is retrieved, unpinned, or the time is over, under
+                 ``lookup_id``; and it becomes the most recent of tiers with ``touch_on = lookup``.
+        """
+        with self._operation("lookup") as call:
+            if pin == (lookup_id is None):
+                raise ArgumentError("a lookup that pins has a lookup_id, and one that does not has none")
+            if (self._number, lookup_id) in self._pool.leases:
+                raise ArgumentError(f"lookup_id {lookup_id!r} holds a lease already")
+            chunks, _ = self._chunks(tokens, hashes, offsets, None, tags)
+            computed = chunks.computed(num_computed_tokens)
+            if self._degraded(call):
+                return 0
+            self.stats.lookup_requests += 1
+            hit = self._find(chunks, computed, lookup_id)
+            offset = int(chunks.ends[hit - 1]) if hit > computed else num_computed_tokens
+            self._count_lookup(chunks, num_computed_tokens, offset if hit > computed else 0)
+            return offset
+
+    def retrieve(
+        self,
+        tokens: TokenSource | None = None,
+        *,
+        hashes: Sequence[Digest] | None = None,
+        offsets: Sequence[int] | None = None,
+        mask: Mask | None = None,
+        num_computed_tokens: int = 0,
+        max_fetch: int | None = None,
+        lookup_id: object = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> Retrieved:
+        """Fetch a prompt's prefix: chunk by chunk from the fastest tier that has it, up to the first that
+        none has or that fails. What a tier below delivered is promoted as the tiers say.
+
+        ``mask``, or ``num_computed_tokens``  what is there already: its chunks are not fetched.
+        ``max_fetch``   tokens of the prompt behind which nothing is fetched.
+        ``lookup_id``   of the lookup that promised it; its lease ends.
+        """
+        with self._operation("retrieve") as call:
+            chunks, first = self._chunks(tokens, hashes, offsets, mask, tags)
+            first = max(first, chunks.computed(num_computed_tokens))
+            limit = self._limit(chunks, max_fetch)
+            found = Retrieved(np.zeros(chunks.tokens, np.bool_), dict.fromkeys(self._pool.tier_names, 0))
+            if not self._degraded(call):
+                self.stats.retrieve_requests += 1
+                self._fetch(call, chunks, first, limit, found)
+                overlap = max(0, num_computed_tokens - int(chunks.starts[first])) if first < len(chunks) else 0
+                if max_fetch is not None:
+                    overlap += int(np.count_nonzero(found.mask[max_fetch:]))
+                self.stats.overlap_tokens += overlap if found.mask.any() else 0
+            if lookup_id is not None:
+                self._release(lookup_id)
+            if self.remove_after_retrieve and not call.reason:
+                self._pool.remove(self.worker, chunks.keys[chunks.distinct(first) : chunks.distinct(limit)])
+            return found
+
+    # -- pins, removal -------------------------------------------------------------------------
+
+    def lookup_unpin(self, lookup_id: object) -> bool:
+        """End the lease of a lookup; False if it has none (any more)."""
+        with self._operation("lookup_unpin"):
+            return self._release(lookup_id)
+
+    def pin(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> int:
+        """Keep the prefix that the tiers hold from being evicted; returns up to which token. Each pin needs
+        an ``unpin``; none runs out."""
+        with self._operation("pin") as call:
+            chunks, _ = self._chunks(tokens, None, None, None, tags)
+            if self._degraded(call):
+                return 0
+            name = object()
+            hit = self._find(chunks, 0, name, lasting=True)
+            self._pins.setdefault(chunks.keys.tobytes(), []).append(name)
+            return int(chunks.ends[hit - 1]) if hit else 0
+
+    def unpin(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> None:
+        """Take back the youngest pin of a prompt. Raises ArgumentError if it has none."""
+        with self._operation("unpin"):
+            chunks, _ = self._chunks(tokens, None, None, None, tags)
+            names = self._pins.get(chunks.keys.tobytes())
+            if not names:
+                raise ArgumentError(f"a prompt of {chunks.tokens} tokens is not pinned")
+            self._release(names.pop())
+
+    def remove(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> int:
+        """Drop the chunks of a prompt from all tiers; returns how many tokens are gone. Pinned ones stay."""
+        with self._operation("remove"):
+            chunks, _ = self._chunks(tokens, None, None, None, tags)
+            gone = self._pool.remove(self.worker, chunks.keys)
+            return int(self._sizes(chunks)[sorted(gone)].sum())
+
+    def clear(self) -> None:
+        """Drop all chunks of all engines from the tiers that this one can reach. Pinned ones stay."""
+        with self._operation("clear"):
+            self._pool.clear(self.worker)
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def freeze(self, frozen: bool = True) -> None:
+        """Frozen, the engine stores nothing and reads from its fastest tier only."""
+        self._frozen = frozen
+
+    def unhealthy(self, reason: str = "unhealthy") -> None:
+        """From now on every call gives an empty result."""
+        if self._unhealthy != "init_failed":
+            self._unhealthy = reason
+
+    def healthy(self) -> None:
+        """Calls work again, unless the engine never came up."""
+        if self._unhealthy != "init_failed":
+            self._unhealthy = ""
+
+    def mark_init_failed(self) -> None:
+        """The engine never came up, for good."""
+        self._unhealthy = "init_failed"
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether calls do anything."""
+        return not self._unhealthy
+
+    def inject(self, tier: str, *, unhealthy: bool = False, get_fails: float = 0.0, put_fails: float = 0.0) -> None:
+        """Let a tier fail from now on, for all engines: it neither answers nor stores, or a share of its
+        gets and puts fails (semantics §6.5)."""
+        level = self._level(tier)
+        for store in self._pool.core.stores[level]:
+            store.set_faults(unhealthy=unhealthy, get_fails=get_fails, put_fails=put_fails)
+        self._pool.get_fails[level] = get_fails
+        for stack in self._pool.core.stacks:
+            stack.expect_faults(any(self._pool.get_fails.values()))
+
+    @property
+    def references(self) -> int:
+        """Pins on chunks of all tiers, of all engines; those of their leases, and no others."""
+        return self._pool.references()
+
+    @property
+    def used_chunks(self) -> dict[str, int]:
+        """Chunks that lie in each tier that this engine can reach; ranks are counted each."""
+        stores = self._pool.stores(self.worker)
+        return {
+            name: sum(store.used for store in mine) for name, mine in zip(self._pool.tier_names, stores, strict=True)
+        }
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The event log of all engines so far (semantics §7), where it is kept."""
+        return self._pool.events()
+
+    def keys(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> list[CacheKey]:
+        """The keys of a prompt's chunks in full."""
+        return [self.metadata.key(digest, tags) for _, _, digest in self.hasher.blocks(tokens)]
+
+    def close(self) -> None:
+        """Release all leases of this engine; it takes no more calls."""
+        for number, name in [name for name in self._pool.leases if name[0] == self._number]:
+            self._pool.release((number, name))
+        self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
