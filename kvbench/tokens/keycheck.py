@@ -99,10 +99,11 @@ def _hopeless(*made: MadeKeys) -> bool:
 
 
 def _differences(one: MadeKeys, two: MadeKeys, tokens: Tokens, registry: Registry) -> tuple[Difference, ...]:
-    left, right = one.setup.fields(), two.setup.fields()
+    left, right = _fields(one, two, registry), _fields(two, one, registry)
     names = dict.fromkeys(("algorithm", *ROOT_SETTINGS, *one.setup.params, *two.setup.params, *left))
     differing = [name for name in names if left.get(name) != right.get(name)]
-    there, back = (_swaps(*ends, differing, tokens, registry) for ends in ((one, two), (two, one)))
+    there = _swaps(one, {name: right.get(name) for name in differing}, tokens, registry)
+    back = _swaps(two, {name: left.get(name) for name in differing}, tokens, registry)
 
     def changes_keys(name: str, compared: Set[str]) -> bool:
         pairs = (*there[name], *back[name])
@@ -122,21 +123,26 @@ def _differences(one: MadeKeys, two: MadeKeys, tokens: Tokens, registry: Registr
     return tuple(found)
 
 
+def _fields(made: MadeKeys, other: MadeKeys, registry: Registry) -> dict[str, Any]:
+    """All settings of one side, with the defaults of parameters that only the ``other`` side gives.
+
+    Of a root that is not given nothing is known: the builtin hash's is 0 by default, but not with vLLM.
+    """
+    defaults = {name: value for name, value in _defaults(made, registry).items() if name != "none_hash"}
+    return {**{name: defaults[name] for name in other.setup.params if name in defaults}, **made.setup.fields()}
+
+
 def _swaps(
-    start: MadeKeys, goal: MadeKeys, differing: list[str], tokens: Tokens, registry: Registry
+    start: MadeKeys, wanted: dict[str, Any], tokens: Tokens, registry: Registry
 ) -> dict[str, list[tuple[MadeKeys, MadeKeys | None]]]:
-    """For each setting the keys before and after it takes its value in ``goal``: alone in ``start``,
-    and on the way to ``goal``, where the settings before it have done so already."""
-    wanted = goal.setup.fields()
+    """For each setting the keys before and after it takes its wanted value: alone in ``start``, and
+    when the settings before it have done so already."""
     walked, position = start.setup, start
     swaps = {}
-    for name in differing:
-        walked = walked.replaced(name, wanted.get(name))
+    for name, value in wanted.items():
+        walked = walked.replaced(name, value)
         step = _try(walked, tokens, registry)
-        swaps[name] = [
-            (start, _try(start.setup.replaced(name, wanted.get(name)), tokens, registry)),
-            (position, step),
-        ]
+        swaps[name] = [(start, _try(start.setup.replaced(name, value), tokens, registry)), (position, step)]
         position = step or position
     return swaps
 
@@ -168,14 +174,15 @@ def _why(name: str, one: MadeKeys, two: MadeKeys) -> str:
         return "the tags are the same in another order, which for LMCache is another key"
     if name in ("adapter", "adapter_path", "salt") and "vllm" in (one.system, two.system):
         return f"vLLM hashes it as an extra key of {'the first block' if name == 'salt' else 'each block'}"
-    systems = dict.fromkeys((one.system, two.system))
-    return f"it is part of a key of {' and of '.join(systems)}"
+    systems = list(dict.fromkeys((one.system, two.system)))
+    keyed = [system for system in systems if name in PART_OF_KEYS[system]]
+    return f"it is part of a key of {' and of '.join(keyed or systems)}"
 
 
 def _why_not(name: str, one: MadeKeys, two: MadeKeys, registry: Registry) -> str:
     """Why a difference in a setting changes no key."""
     if name in {**one.setup.params, **two.setup.params}:
-        takes = [name in _params(each, registry) for each in (one, two)]
+        takes = [name in _defaults(each, registry) for each in (one, two)]
         if not any(takes):
             return f"no parameter of {' or '.join(dict.fromkeys((one.setup.algorithm, two.setup.algorithm)))}"
         return "the root is the same" if name in ROOT_SETTINGS and one.root == two.root else "it changes no key here"
@@ -195,7 +202,8 @@ def _why_not(name: str, one: MadeKeys, two: MadeKeys, registry: Registry) -> str
     return f"not part of a key in both {one.system} and {two.system}"
 
 
-def _params(made: MadeKeys, registry: Registry) -> set[str]:
+def _defaults(made: MadeKeys, registry: Registry) -> dict[str, Any]:
+    """The parameters of an algorithm and their defaults; None where there is none."""
     if made.setup.algorithm in IRREPRODUCIBLE:
-        return set()
-    return {param.name for param in registry.get(HashAlgorithmSpec, made.setup.algorithm).params}
+        return {}
+    return {param.name: param.default for param in registry.get(HashAlgorithmSpec, made.setup.algorithm).params}

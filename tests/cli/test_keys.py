@@ -96,7 +96,7 @@ def test_a_trace_of_block_ids_has_no_prompts(cli: Cli, sample: Path) -> None:
         (("--tokens", "1", "--row", "1"), "--row has no effect without --trace"),
         (("--tokens", "1 two"), "--tokens is not a list of token ids"),
         (("--tokens", "[1, 2"), "--tokens is not a JSON list of token ids"),
-        (("--tokens", "[1, 2.5]"), "2.5"),
+        (("--tokens", "[1, 2.5]"), "ids are integers"),
         (("--tokens", "1 -1"), "-1"),
         (("--tokens", f"1 {2**32}"), "4294967296"),
         (("--tokens", ""), "0 tokens fill no block"),

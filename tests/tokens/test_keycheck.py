@@ -190,6 +190,12 @@ def test_a_root_given_and_the_seed_that_leads_to_it_are_the_same() -> None:
     assert effects(found) == {"seed": False, "none_hash": False}
 
 
+def test_a_parameter_that_is_not_given_has_its_default() -> None:
+    assert compare(f"{VLLM},lookahead=0,vllm=0.33", VLLM).differences == ()
+    (difference,) = compare(f"{VLLM},vllm=0.30,adapter=x", f"{VLLM},adapter=x").differences
+    assert (difference.a, difference.b, difference.matters) == ("0.30", "0.33", True)
+
+
 def test_extra_keys_of_vllm_are_written_by_version() -> None:
     found = compare(f"{VLLM},adapter=x,vllm=0.30", f"{VLLM},adapter=x,vllm=0.31")
     assert (found.equal, found.first) == (False, "vllm")
@@ -271,7 +277,7 @@ def test_setups_agree_once_all_settings_that_matter_do(a: str, b: str) -> None:
             one = one.replaced(each.field, each.b)
     settled = try_compare(one, two)
     assert settled is not None
-    assert settled.equal or settled.a.unstable
+    assert settled.equal or settled.a.unstable or settled.b.unstable
 
 
 # -- input ---------------------------------------------------------------------------------------
