@@ -102,6 +102,7 @@ def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec(
         "kv-size", "kvbench.cli.kvsize:kv_size", "Say how many bytes a model's KV takes, and what a capacity holds."
     )
+    yield CommandSpec("keys", "kvbench.cli.keys:keys", "Compare the keys that two systems give to one prompt.")
     yield CommandSpec("presets", "kvbench.cli.presets:presets", "List named systems whose settings a replay can take.")
     yield CommandSpec("replay", "kvbench.cli.replay:replay", "Replay a trace and say what hit, what missed and why.")
     yield CommandSpec("trace", "kvbench.cli.trace:trace", "Import, inspect and make traces.")

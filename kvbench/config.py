@@ -324,7 +324,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
 
     Raises ConfigError for a file that cannot be read, an unknown key or a wrong type.
     """
-    settings: dict[str, Any] = {} if path is None else _read_toml(path)
+    settings: dict[str, Any] = {} if path is None else read_toml(path)
     settings.update(overrides)
     where = f"{path}: " if path is not None else ""
     for name in settings:
@@ -365,7 +365,8 @@ def _typed_tier(text: str) -> dict[str, Any]:
     return {name: tier[name] for name in table}
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file says. Raises ConfigError for a file that cannot be read or is no TOML."""
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

@@ -60,6 +60,10 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         exec(compile(code, "README.md", "exec"), {})
 
 
+def test_the_example_of_keys_as_text_runs() -> None:
+    exec(compile(block_with("python", "LmcacheKey"), "README.md", "exec"), {})
+
+
 def plugin(hook: str) -> kvbench.Registry:
     """The built-in parts, and those of the example that defines ``hook``."""
     example: dict[str, object] = {}

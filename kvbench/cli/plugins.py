@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvbench.cli.root import registry_of
-from kvbench.specs import SPEC_KINDS, Param
+from kvbench.specs import SPEC_KINDS, HashAlgorithmSpec, Param, Spec
 
 if TYPE_CHECKING:
     from kvbench.plugins import Registry
@@ -29,6 +29,8 @@ def plugins(ctx: click.Context, as_json: bool) -> None:
             click.echo(f"  {spec.name:<14} {spec.help}")
             for param in spec.params:
                 click.echo(f"  {'':<14}   {describe(param)}")
+            for note in notes(spec):
+                click.echo(f"  {'':<14}   {note}")
             origin = f"[{registry.distribution(spec)}]"
             click.echo(f"  {'':<14} {origin}{' ' + spec.source if spec.source else ''}")
     for broken in registry.broken:
@@ -40,6 +42,21 @@ def describe(param: Param) -> str:
     kind = "|".join(param.choices) if param.choices else param.type.__name__
     default = "" if param.default is None else f"={param.default}"
     return f"{param.name}{default} ({kind}): {param.help}"
+
+
+def notes(spec: Spec) -> list[str]:
+    """What there is to know of a part beside its parameters."""
+    if not isinstance(spec, HashAlgorithmSpec):
+        return []
+    needs = [f"needs {', '.join(spec.needs)}"] if spec.needs else []
+    return needs + ([f"caution: {spec.caution}"] if spec.caution else [])
+
+
+def facts_of(spec: Spec) -> dict[str, Any]:
+    """What specs of this kind say beyond what all do."""
+    if not isinstance(spec, HashAlgorithmSpec):
+        return {}
+    return {"layout": spec.layout, "root": spec.root, "needs": list(spec.needs), "caution": spec.caution}
 
 
 def listing(registry: Registry) -> dict[str, Any]:
@@ -61,6 +78,7 @@ def listing(registry: Registry) -> dict[str, Any]:
                     }
                     for param in spec.params
                 ],
+                **facts_of(spec),
                 "distribution": registry.distribution(spec).name,
                 "version": registry.distribution(spec).version,
             }

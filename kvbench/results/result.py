@@ -14,6 +14,7 @@ from kvbench.results.causes import explain_tiers
 from kvbench.results.rates import ratio
 from kvbench.results.requests import MISS_REASONS, TIER_REASONS
 from kvbench.results.tiers import tier_records
+from kvbench.specs import HashAlgorithmSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,10 +90,18 @@ def _manifest(plan: Plan, trace: Trace, engine: Engine, registry: Registry) -> d
     return {
         "version": RESULT_VERSION,
         **plugin_versions([plan], registry),
+        **_cautions(plan),
         "config": plan.to_dict(engine.capacity_blocks),
         "files": _file_digests(plan),
         "trace": trace_facts(trace),
     }
+
+
+def _cautions(plan: Plan) -> dict[str, list[str]]:
+    """Why keys of this result are not to be relied on, where an algorithm says so."""
+    specs = [part.spec for part in plan.parts]
+    found = [f"{spec.name}: {spec.caution}" for spec in specs if isinstance(spec, HashAlgorithmSpec) and spec.caution]
+    return {"cautions": found} if found else {}
 
 
 def _file_digests(plan: Plan) -> dict[str, str]:

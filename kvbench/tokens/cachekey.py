@@ -20,7 +20,7 @@ PREFIX = "kvbench:"
 TAG_PREFIX = "tag."
 BYTES_PREFIX = "bytes:"
 NUMBERS = {"world": "world_size", "rank": "rank"}
-STRINGS = {"model": "model", "dtype": "kv_dtype", "layout": "layout", "adapter": "adapter"}
+STRINGS = {"model": "model", "dtype": "kv_dtype", "layout": "layout", "adapter": "adapter", "salt": "salt"}
 
 Tags = tuple[tuple[str, str], ...]
 
@@ -36,6 +36,7 @@ class CacheKey:
     ``kv_dtype``    type of the KV entries.
     ``layout``      how the bytes are laid out, for example ``vllm``.
     ``adapter``     adapter, name and version.
+    ``salt``        tenant salt.
     ``tags``        anything else, as pairs of name and value; their order does not matter.
 
     A string that is empty, and a tag with an empty value, is the same as an absent one (semantics
@@ -51,6 +52,7 @@ class CacheKey:
     kv_dtype: str = ""
     layout: str = ""
     adapter: str = ""
+    salt: str = ""
     tags: Tags = ()
 
     def __post_init__(self) -> None:
@@ -75,6 +77,7 @@ class CacheKey:
             parallel=f"world {self.world_size}" if self.world_size > 1 else "",
             rank=self.rank or None,
             adapter=self.adapter,
+            salt=self.salt,
             tags={"layout": self.layout, **tags},
         )
 
@@ -114,6 +117,7 @@ class CacheKey:
             "dtype": self.kv_dtype,
             "layout": self.layout,
             "adapter": self.adapter,
+            "salt": self.salt,
             "tags": dict(self.tags),
         }
         return {name: value for name, value in named.items() if value}

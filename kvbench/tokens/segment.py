@@ -4,6 +4,7 @@ Documents that are set apart by a separator so have the same keys wherever they 
 Separators belong to no segment. A segment is cut into blocks of the usual size that are chained
 within it, from the root of the namespace; so blocks keep their size, and hit tokens are exact. What
 is left at the end of a segment is shorter than a block and has no key, and neither have separators.
+A block that stands again in the same prompt is one block: it is asked for and counted once.
 
 A lookup still ends at the first block that is missing (semantics §1): documents behind a new one do
 not hit.
@@ -54,11 +55,12 @@ class SegmentDatabase(HashingDatabase):
         return KeyBatch(self.apart(joined, offsets, roots, rows), offsets, np.diff(offsets).astype(np.int32))
 
     def _digests(self, parent: Digest | None, tokens: Tokens) -> list[Digest]:
-        """The digests of the full blocks of all segments."""
-        found: list[Digest] = []
+        """The digests of the full blocks of all segments, each once."""
+        found: dict[Digest, None] = {}
         for start, end in segments(tokens, self.separator):
             blocks = self.hashing.hashable(end - start, self.block_tokens)
             reach = min(end, start + blocks * self.block_tokens + self.hashing.lookahead)
             if blocks:
-                found += self.hashing.chain_blocks(parent, tokens[start:reach], self.block_tokens)[:blocks]
-        return found
+                digests = self.hashing.chain_blocks(parent, tokens[start:reach], self.block_tokens)
+                found |= dict.fromkeys(digests[:blocks])
+        return list(found)

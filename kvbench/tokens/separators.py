@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvbench.errors import ConfigError
+from kvbench.errors import ArgumentError, ConfigError
 from kvbench.tokens.arrays import token_array
 
 if TYPE_CHECKING:
@@ -36,14 +36,18 @@ def segments(tokens: Tokens, separator: Tokens) -> list[tuple[int, int]]:
 def parse_separator(text: str) -> Tokens:
     """A separator from its token ids in decimal, set apart by spaces. Raises ConfigError for anything else."""
     try:
-        return check_separator([int(word) for word in text.split()])
+        ids = [int(word) for word in text.split()]
     except ValueError:
         raise ConfigError(f"separator = {text!r} is not token ids set apart by spaces, such as '7 8'") from None
+    return check_separator(ids)
 
 
 def check_separator(tokens: TokenSource) -> Tokens:
-    """``tokens`` as an array; raises ConfigError if there is none."""
-    found = token_array(tokens)
+    """``tokens`` as an array; raises ConfigError if there is none, or if one is no id."""
+    try:
+        found = token_array(tokens)
+    except ArgumentError as error:
+        raise ConfigError(f"separator: {error}") from None
     if len(found) == 0:
         raise ConfigError("separator is empty; it must be at least one token")
     return found

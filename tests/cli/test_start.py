@@ -44,7 +44,14 @@ def test_version_is_the_installed_one(cli: Cli) -> None:
 
 
 def test_every_command_has_help_that_ends_in_an_example(cli: Cli) -> None:
-    for command in (["replay"], ["plugins"], ["trace", "import"], ["trace", "inspect"], ["trace", "make"]):
+    for command in (
+        ["replay"],
+        ["plugins"],
+        ["trace", "import"],
+        ["trace", "inspect"],
+        ["trace", "make"],
+        ["keys", "check"],
+    ):
         run = cli(*command, "--help")
         assert run.code == 0
         assert "Example" in run.out, command

@@ -32,6 +32,7 @@ KEYS = st.builds(
     kv_dtype=ANY_TEXT,
     layout=ANY_TEXT,
     adapter=ANY_TEXT,
+    salt=ANY_TEXT,
     tags=st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=4).map(lambda tags: tuple(tags.items())),
 )
 ONE = CacheKey(
@@ -45,6 +46,7 @@ CHANGES: list[dict[str, Any]] = [
     {"kv_dtype": "fp8_e4m3fn"},
     {"layout": "sglang"},
     {"adapter": "sql v3"},
+    {"salt": "tenant-b"},
     {"tags": (("user", "bob"),)},
 ]
 
