@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from kvbench.plugins import Registry
     from kvbench.tierconfig import PartChoice
     from kvbench.tokens.arrays import TokenSource
-    from kvbench.tokens.hashers import HashedBlocks
     from kvbench.tokens.hashes.base import ChainHash, Digest
     from kvbench.tokens.masks import Mask, Rules
 

@@ -240,8 +240,13 @@ class CacheEngine(EngineBase):
 
     @property
     def references(self) -> int:
-        """Pins on chunks of all tiers, of all engines; those of their leases, and no others."""
+        """Pins on chunks of all tiers, of all engines."""
         return self._pool.references()
+
+    @property
+    def leased(self) -> int:
+        """Pins that the leases of all engines account for: all that there are."""
+        return self._pool.leased()
 
     @property
     def used_chunks(self) -> dict[str, int]:
@@ -255,6 +260,12 @@ class CacheEngine(EngineBase):
     def events(self) -> list[dict[str, Any]]:
         """The event log of all engines so far (semantics §7), where it is kept."""
         return self._pool.events()
+
+    def locations(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> list[tuple[str, ...]]:
+        """For each chunk of a prompt the names of the tiers that hold it, fastest first; asks nobody else."""
+        chunks, _ = self._chunks(tokens, None, None, None, tags)
+        held = self._pool.holders(self.worker, chunks.keys)
+        return [tuple(self._pool.tier_names[level] for level in held[at]) for at in chunks.position.tolist()]
 
     def keys(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> list[CacheKey]:
         """The keys of a prompt's chunks in full."""

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     Keys = npt.NDArray[np.uint64]
 
 SETTINGS = (
-    "tiers preset placement walk workers workers_per_host seed retries block_bytes model models kv_dtype tp devices"
-).split()
+    *("tiers", "preset", "placement", "walk", "workers", "workers_per_host", "tp"),
+    *("model", "models", "kv_dtype", "block_bytes", "devices", "retries", "seed"),
+)
 """Keys of a run file that an engine takes."""
 
 
@@ -86,7 +87,7 @@ class EnginePool:
         self.core = core
         self.block_bytes = plan.block_bytes
         self.get_fails: dict[int, float] = {}
-        self.clock = (lambda: 0) if clock is None else clock
+        self.clock: Callable[[], int] = _stands_still if clock is None else clock
         self.leases: dict[tuple[int, object], Lease] = {}
         self.engines = 0
         self.operations = 0
@@ -123,23 +124,21 @@ class EnginePool:
         if self.core.log is None:
             raise ArgumentError("no event log is kept; make the engine with keep_events=True")
         names = self.tier_names
-        found = []
-        for event in np.frombuffer(self.core.log.tobytes(), np.dtype(list(EVENT_FIELDS))):
-            found.append(
-                {
-                    "operation": int(event["request"]),
-                    "worker": int(event["worker"]),
-                    "sequence": int(event["sequence"]),
-                    "kind": EVENT_KINDS[event["kind"]],
-                    "reason": EVENT_REASONS[event["reason"]],
-                    "tier": names[event["tier"]],
-                    "store": int(event["store"]),
-                    "source_tier": names[event["source"]] if event["source_store"] >= 0 else None,
-                    "key": int(event["key"]),
-                    "parent": int(event["parent"]) if event["has_parent"] else None,
-                }
-            )
-        return found
+        return [
+            {
+                "operation": int(event["request"]),
+                "worker": int(event["worker"]),
+                "sequence": int(event["sequence"]),
+                "kind": EVENT_KINDS[event["kind"]],
+                "reason": EVENT_REASONS[event["reason"]],
+                "tier": names[event["tier"]],
+                "store": int(event["store"]),
+                "source_tier": names[event["source"]] if event["source_store"] >= 0 else None,
+                "key": int(event["key"]),
+                "parent": int(event["parent"]) if event["has_parent"] else None,
+            }
+            for event in np.frombuffer(self.core.log.tobytes(), np.dtype(list(EVENT_FIELDS)))
+        ]
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -178,22 +177,23 @@ class EnginePool:
     def remove(self, worker: int, keys: Keys) -> set[int]:
         """Drop blocks from all tiers of a worker, but not what is pinned; returns those that were in
         some tier and are now in none, by their position."""
-        held = [self._held(worker, keys)]
+        before = self.holders(worker, keys)
         for stores in self.stores(worker):
             for store in stores:
                 store.remove(keys[store.multiple - 1 :: store.multiple])
-        held.append(self._held(worker, keys))
-        return held[0] - held[1]
+        after = self.holders(worker, keys)
+        return {at for at in range(len(keys)) if before[at] and not after[at]}
 
-    def _held(self, worker: int, keys: Keys) -> set[int]:
-        """Positions of the blocks that are in some tier."""
-        found: set[int] = set()
-        for stores in self.stores(worker):
+    def holders(self, worker: int, keys: Keys) -> list[list[int]]:
+        """For each block the levels that have it, in all ranks."""
+        found: list[list[int]] = [[] for _ in keys]
+        for level, stores in enumerate(self.stores(worker)):
             multiple = stores[0].multiple
             for chunk in range(len(keys) // multiple):
-                at = (chunk + 1) * multiple - 1
-                if stores[0].probe(keys[at : at + 1]):
-                    found |= set(range(chunk * multiple, at + 1))
+                last = (chunk + 1) * multiple - 1
+                if all(store.probe(keys[last : last + 1]) for store in stores):
+                    for at in range(chunk * multiple, last + 1):
+                        found[at].append(level)
         return found
 
     def clear(self, worker: int) -> None:
@@ -203,11 +203,15 @@ class EnginePool:
                 store.remove(np.array(store.residents(), np.uint64))
 
 
+def _stands_still() -> int:
+    """The clock of an engine without one."""
+    return 0
+
+
 def _config(settings: dict[str, Any]) -> RunConfig:
     for name in settings:
         if name not in SETTINGS:
-            known = f"{did_you_mean(name, SETTINGS)}"
-            raise ConfigError(f"setting {name!r} says nothing of an engine; {known}")
+            raise ConfigError(f"setting {name!r} says nothing of an engine; {did_you_mean(name, SETTINGS)}")
     config = load_config(None, {**settings, "belady": "off", "seen": "off"})
     if config.tiers is None:
         raise ConfigError("an engine needs tiers, or a preset: tiers=['cpu,capacity=64GiB']")
