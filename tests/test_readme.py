@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shutil
@@ -58,6 +59,14 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert runnable
     for code in runnable:
         exec(compile(code, "README.md", "exec"), {})
+
+
+def test_python_sessions_print_what_they_show() -> None:
+    sessions = blocks("pycon")
+    assert sessions
+    for session in sessions:
+        example = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
+        assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def plugin(hook: str) -> kvbench.Registry:
