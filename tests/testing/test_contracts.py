@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kvbench.plugins import load_registry
-from kvbench.specs import AdmissionSpec, EvictionPolicySpec, HashAlgorithmSpec, RouterPolicySpec
+from kvbench.specs import AdmissionSpec, EvictionPolicySpec, HashAlgorithmSpec, RouterPolicySpec, TokenDatabaseSpec
 from kvbench.testing import (
     AdmissionFilterContract,
     EvictionPolicyContract,
@@ -39,12 +39,16 @@ class TestRouterPolicies(Parametrized, RouterPolicyContract):
     pass
 
 
-@pytest.mark.parametrize("part", ["chained", "ids"], indirect=True)
+@pytest.mark.parametrize(
+    "part", [name for name in BUILTIN.names(TokenDatabaseSpec) if name != "segment"], indirect=True
+)
 class TestTokenDatabases(Parametrized, TokenDatabaseContract):
     pass
 
 
 class TestSegmentDatabase(TokenDatabaseContract):
+    """It must be told its separator."""
+
     spec_name = "segment"
     params: ClassVar = {"separator": "7"}
 

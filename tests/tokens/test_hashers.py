@@ -323,3 +323,13 @@ def test_keys_of_segments_in_a_replay_are_chains_within_each_of_them(documents: 
     assert result.requests is not None
     assert result.requests["blocks"].to_pylist() == [len(expected)] * 2
     assert result.requests["hit_tokens"].to_pylist() == [0, block * len(expected)]
+
+
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=2, max_size=12))
+def test_the_curve_of_segments_is_that_of_replays(rows: list[list[int]]) -> None:
+    """Each document has a length of its own, so blocks of a prompt hold fewer tokens than it has."""
+    table = token_trace([[t for each in row for t in [*range(9 * each, 10 * each + 3), 70]] for row in rows])
+    tokens = "segment,separator=70"
+    (point,) = kvbench.curve(table, tokens=tokens, capacities="5").curve
+    rates = kvbench.replay(table, tokens=tokens, capacity=5).rates
+    assert point["rates"] == pytest.approx({name: rates[name] for name in point["rates"]})
