@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 ROOT_SETTINGS = ("seed", "none_hash", "vllm")
 
+EXTRA_KEYS = {
+    "adapter": "each block",
+    "adapter_path": "each block",
+    "salt": "the first block",
+    "images": "the blocks that it overlaps",
+}
+"""What vLLM hashes beside the tokens, and in which blocks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -172,8 +180,8 @@ def _why(name: str, one: MadeKeys, two: MadeKeys) -> str:
         return "a partial last block has a key on one side only"
     if name == "tags" and sorted(one.setup.tags) == sorted(two.setup.tags):
         return "the tags are the same in another order, which for LMCache is another key"
-    if name in ("adapter", "adapter_path", "salt") and "vllm" in (one.system, two.system):
-        return f"vLLM hashes it as an extra key of {'the first block' if name == 'salt' else 'each block'}"
+    if name in EXTRA_KEYS and "vllm" in (one.system, two.system):
+        return f"vLLM hashes it as an extra key of {EXTRA_KEYS[name]}"
     systems = list(dict.fromkeys((one.system, two.system)))
     keyed = [system for system in systems if name in PART_OF_KEYS[system]]
     return f"it is part of a key of {' and of '.join(keyed or systems)}"
