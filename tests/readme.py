@@ -35,6 +35,7 @@ from kvbench.serving.devices import load_devices
 from kvbench.specs import (
     AdmissionSpec,
     EvictionPolicySpec,
+    HashAlgorithmSpec,
     RouterPolicySpec,
     TokenDatabaseSpec,
     TraceFormatSpec,
@@ -46,7 +47,7 @@ from kvbench.trace.schema import COLUMNS, TraceFacts
 ROOT = Path(__file__).parent.parent
 WALL_CLOCK = re.compile(r"^wall clock: .*$", re.MULTILINE)
 PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, RouterPolicySpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
-"""Kinds of the table of parts; devices have one of their own."""
+"""Kinds of the table of parts; devices and hash algorithms have tables of their own."""
 
 STACK = (
     "gpu,capacity=2500",
@@ -303,9 +304,19 @@ def parts() -> None:
     rows = []
     for kind in PART_KINDS:
         for spec in registry.specs(kind):
-            params = ", ".join(f"`{p.name}={p.default}`".replace("=`", "`") for p in spec.params) or "–"
-            rows.append((kind.kind, f"`{spec.name}`", spec.help, params, spec.source))
+            params = ", ".join(f"`{p.name}={p.default}`".replace("=None`", "`").replace("=`", "`") for p in spec.params)
+            rows.append((kind.kind, f"`{spec.name}`", spec.help, params or "–", spec.source))
     table(("kind", "name", "what it does", "parameters", "source"), rows)
+
+
+def hash_algorithms() -> None:
+    """Print what each hash algorithm hashes."""
+    rows = []
+    for spec in load_registry(autoload=False).specs(HashAlgorithmSpec):
+        params = ", ".join(f"`{p.name}={p.default}`".replace("=None`", "`").replace("=`", "`") for p in spec.params)
+        needs = ", ".join(spec.needs)
+        rows.append((f"`{spec.name}`", spec.help, spec.layout, spec.root, params or "–", needs or "–", spec.source))
+    table(("algorithm", "whose", "what is hashed", "root", "parameters", "needs", "source"), rows)
 
 
 def example_policy() -> None:

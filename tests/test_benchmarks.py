@@ -109,6 +109,21 @@ def test_a_stack_hits_in_its_first_tier_what_one_tier_hits(
     assert module.main(command) == 1
 
 
+@pytest.mark.usefixtures("suite")
+def test_hashing_and_hashlib_make_the_same_chain(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that measures hash algorithms says so, and fails where it does not hold."""
+    module = importlib.import_module("benchmarks.hashing_peers")
+    command = ["--algorithms", "blake3,vllm-xxhash", "--runs", "1", "--json"]
+    assert module.main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["digests_agree"]
+    assert {"blake3", "vllm-xxhash", "hashlib view"} < set(found["chunks_per_s"])
+    monkeypatch.setitem(module.PEERS, "view", module.unchained)
+    assert module.main(command) == 1
+
+
 def classes(module: ModuleType) -> list[type[Any]]:
     return [made for _, made in inspect.getmembers(module, inspect.isclass) if methods(made)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from kvbench.config import load_config
 from kvbench.plugins import Distribution
 from kvbench.replays.faults import read_faults
 from kvbench.serving.devices import load_devices
+from kvbench.testing import HashAlgorithmContract, small_trace
 from kvbench.trace.formats.mooncake import MooncakeFormat
 from kvbench.trace.importer import import_trace
 
@@ -60,8 +62,12 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         exec(compile(code, "README.md", "exec"), {})
 
 
-def test_the_example_of_keys_as_text_runs() -> None:
-    exec(compile(block_with("python", "LmcacheKey"), "README.md", "exec"), {})
+def test_python_sessions_print_what_they_show() -> None:
+    sessions = blocks("pycon")
+    assert sessions
+    for session in sessions:
+        example = doctest.DocTestParser().get_doctest(session, {}, "README.md", "README.md", 0)
+        assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def plugin(hook: str) -> kvbench.Registry:
@@ -70,6 +76,18 @@ def plugin(hook: str) -> kvbench.Registry:
     exec(compile(block_with("python", f"def {hook}"), "README.md", "exec"), example)
     module = SimpleNamespace(**{hook: example[hook]})
     return kvbench.load_registry([(module, Distribution("example", "1"))], autoload=False)
+
+
+def test_the_hash_algorithm_keeps_its_contract_and_hits_what_others_hit() -> None:
+    registry = plugin("kvbench_hash_algorithms")
+    contract = HashAlgorithmContract()
+    contract.spec = registry.get(kvbench.HashAlgorithmSpec, "blake2")
+    contract.test_another_token_changes_the_keys_from_its_block_on_and_no_others()
+    contract.test_extra_keys_have_an_effect_or_are_refused()
+    table = small_trace("token_ids")
+    tokens = ("chained,algorithm=blake2", "chained")
+    own, usual = (kvbench.replay(table, tokens=each, registry=registry).rates for each in tokens)
+    assert own == usual
 
 
 def test_the_admission_filter_spares_a_tier() -> None:

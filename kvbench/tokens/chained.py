@@ -12,6 +12,7 @@ namespace is mixed into the keys by a bijection, and keys without one are the sy
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,10 +87,9 @@ class ChainedDatabase(HashingDatabase):
         tokens: Tokens = np.ascontiguousarray(numbers(values), "<u4")
         roots, rows = self.namespace_rows(batch)
         parents = self.parents(roots)
-        keys = np.empty(int(offsets[-1]), np.uint64)
-        spans = zip(rows.tolist(), starts[:-1].tolist(), starts[1:].tolist(), offsets[:-1].tolist(), strict=True)
-        for row, start, end, at in spans:
-            digests = self.hashing.chain_blocks(parents[row], tokens[start:end], self.block_tokens)
-            keys[at : at + len(digests)] = self.hashing.keys(digests)
+        digests: list[Digest] = []
+        for row, (start, end) in zip(rows.tolist(), pairwise(starts.tolist()), strict=True):
+            digests += self.hashing.chain_blocks(parents[row], tokens[start:end], self.block_tokens)
+        keys = self.hashing.keys(digests)
         cacheable = blocks if keep_tails else full
         return KeyBatch(self.apart(keys, offsets, roots, rows), offsets, cacheable.astype(np.int32))

@@ -123,11 +123,6 @@ class PromptHasher(ABC):
             return digest % 2**64
         return self.hashing.key(digest)
 
-    def found(self, spans: Sequence[tuple[int, int]], digests: list[Digest]) -> HashedBlocks:
-        """Blocks at these (start, end)."""
-        bounds = np.array(spans, np.int64).reshape(-1, 2)
-        return HashedBlocks(bounds[:, 0], bounds[:, 1], digests, self.hashing.keys(digests))
-
 
 class BlockHasher(PromptHasher):
     """Blocks of ``block_tokens`` tokens, each hashed with all before it.
@@ -192,9 +187,10 @@ class BlockHasher(PromptHasher):
         )
         if self.tails == "drop":
             del digests[self.hashing.hashable(last - first, self.block_tokens) :]
-        edges = range(first, first + len(digests) * self.block_tokens, self.block_tokens)
-        spans = [(at, min(at + self.block_tokens, last)) for at in edges]
-        return self.found(spans, digests).since(max(skipped, self._aligned(start, "start")))
+        starts = first + self.block_tokens * np.arange(len(digests), dtype=np.int64)
+        ends = np.minimum(starts + self.block_tokens, last)
+        found = HashedBlocks(starts, ends, digests, self.hashing.keys(digests))
+        return found.since(max(skipped, self._aligned(start, "start")))
 
     def _aligned(self, token: int, what: str) -> int:
         if token % self.block_tokens:
@@ -252,4 +248,6 @@ class SegmentHasher(PromptHasher):
         elif skipped >= len(array):
             raise ArgumentError(f"the mask leaves out all of the {len(array)} tokens")
         spans = [(start, end) for start, end in spans if start >= skipped]
-        return self.found(spans, [self.hashing.chain(root, array[start:end]) for start, end in spans])
+        digests = [self.hashing.chain(root, array[start:end]) for start, end in spans]
+        bounds = np.array(spans, np.int64).reshape(-1, 2)
+        return HashedBlocks(bounds[:, 0], bounds[:, 1], digests, self.hashing.keys(digests))

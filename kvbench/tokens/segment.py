@@ -45,14 +45,14 @@ class SegmentDatabase(HashingDatabase):
         tokens: Tokens = np.ascontiguousarray(numbers(values), "<u4")
         roots, rows = self.namespace_rows(batch)
         parents = self.parents(roots)
-        counts, keys = [0], []
+        digests: list[Digest] = []
+        ends = [0]
         for row, (start, end) in zip(rows.tolist(), pairwise(starts.tolist()), strict=True):
-            digests = self._digests(parents[row], tokens[start:end])
-            counts.append(len(digests))
-            keys.append(self.hashing.keys(digests))
-        offsets = np.cumsum(counts, dtype=np.int64)
-        joined = np.concatenate(keys) if keys else np.zeros(0, np.uint64)
-        return KeyBatch(self.apart(joined, offsets, roots, rows), offsets, np.diff(offsets).astype(np.int32))
+            digests += self._digests(parents[row], tokens[start:end])
+            ends.append(len(digests))
+        offsets = np.array(ends, np.int64)
+        keys = self.apart(self.hashing.keys(digests), offsets, roots, rows)
+        return KeyBatch(keys, offsets, np.diff(offsets).astype(np.int32))
 
     def _digests(self, parent: Digest | None, tokens: Tokens) -> list[Digest]:
         """The digests of the full blocks of all segments, each once."""

@@ -75,8 +75,9 @@ class PlainHash(ChainHash):
         return int.from_bytes(self._parent(digest)[:8], self._order)
 
     def keys(self, digests: Sequence[Digest]) -> npt.NDArray[np.uint64]:
-        joined = b"".join(map(self._parent, digests))
-        return np.frombuffer(joined, self._key_type)[:: DIGEST_BYTES // 8].astype(np.uint64)
+        if set(map(type, digests)) <= {bytes} and set(map(len, digests)) <= {DIGEST_BYTES}:  # type: ignore[arg-type]
+            return np.frombuffer(b"".join(digests), self._key_type)[:: DIGEST_BYTES // 8].astype(np.uint64)  # type: ignore[arg-type]
+        return super().keys(digests)
 
     def _parent(self, digest: Digest | None) -> bytes:
         if not isinstance(digest, bytes) or len(digest) != DIGEST_BYTES:

@@ -57,6 +57,7 @@ class VllmHash(ChainHash):
         return "0.19-0.30" if self._version < TAGS_SINCE else ">=0.31"
 
     def chain(self, parent: Digest | None, tokens: Tokens, extra: Extra = None, ahead: Tokens | None = None) -> bytes:
+        self.check_extras([extra], 1)
         third: Any = interned(extra) or None
         if self.lookahead:
             third = (third, *([] if ahead is None else ahead.tolist()))
@@ -110,6 +111,13 @@ class VllmHash(ChainHash):
         return self._tagged("mm", image[0], image[1] - start)
 
 
+class LmcacheServerHash(VllmHash):
+    """LMCache's multi-process server with vLLM's function and root. It hashes text alone, and so as
+    vLLM does where blocks have no extra keys."""
+
+    takes_extras: ClassVar[bool] = False
+
+
 def make_vllm(
     function: str, *, vllm: str = NEWEST, lookahead: int = 0, seed: str | None = None, none_hash: str | None = None
 ) -> VllmHash:
@@ -143,8 +151,11 @@ def make_vllm_xxhash_cbor(**params: Any) -> VllmHash:
 
 def make_lmcache_mp_sha256_cbor(
     *, vllm: str | None = None, seed: str | None = None, none_hash: str | None = None
-) -> VllmHash:
-    """LMCache's multi-process server with vLLM's function and root: for blocks of text the same as vLLM."""
+) -> LmcacheServerHash:
+    """LMCache's multi-process server with SHA-256 of blocks as CBOR."""
     if vllm is not None and (seed is not None or none_hash is not None):
         raise ConfigError(f"vllm = {vllm} has no effect where seed or none_hash is given")
-    return make_vllm("sha256-cbor", vllm=NEWEST if vllm is None else vllm, seed=seed, none_hash=none_hash)
+    version = parse_version(NEWEST if vllm is None else vllm)
+    hash_of = triple_hash("sha256-cbor")
+    root = vllm_root("sha256-cbor", hash_of, version=version, seed=seed, none_hash=none_hash)
+    return LmcacheServerHash(hash_of, root, version=version)
