@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 ROOT_SETTINGS = ("seed", "none_hash", "vllm")
 
+SHOWN_DIGITS = 16
+"""Of a root in a sentence."""
+
 EXTRA_KEYS = {
     "adapter": "each block",
     "adapter_path": "each block",
@@ -171,7 +174,7 @@ def _why(name: str, one: MadeKeys, two: MadeKeys) -> str:
     if name == "algorithm":
         return f"{one.layout} against {two.layout}"
     if name in ROOT_SETTINGS and one.root != two.root:
-        return f"chains begin with other roots (NONE_HASH): {one.root[:16]}… against {two.root[:16]}…"
+        return f"chains begin with other roots (NONE_HASH): {_short(one.root)} against {_short(two.root)}"
     if name == "fold":
         return "LMCache keeps the first 8 bytes of a digest, vLLM's events carry the last 8"
     if name == "chunk":
@@ -208,6 +211,10 @@ def _why_not(name: str, one: MadeKeys, two: MadeKeys, registry: Registry) -> str
     if one.system == two.system:
         return f"not part of a key of {one.system}"
     return f"not part of a key in both {one.system} and {two.system}"
+
+
+def _short(root: str) -> str:
+    return root if len(root) <= SHOWN_DIGITS else root[:SHOWN_DIGITS] + "…"
 
 
 def _defaults(made: MadeKeys, registry: Registry) -> dict[str, Any]:
