@@ -53,7 +53,8 @@ def check(ctx: click.Context, /, a_text: str, b_text: str, as_json: bool, **prom
     A SETUP is [PRESET|FILE.toml,]KEY=VALUE,…: algorithm and chunk; parameters of the algorithm (seed
     is the text of PYTHONHASHSEED, none_hash the root itself, vllm a version); fold = none, first or
     last 8 bytes of a digest; tails = drop or keep; model, dtype, world, rank, save_only_first_rank,
-    layout, adapter, adapter_path, salt, and tag.NAME. kvbench keys presets lists the presets,
+    layout, adapter, adapter_path, salt, images (of vLLM, IDENTIFIER:FIRST:COUNT for each, set apart by
+    spaces), and tag.NAME. kvbench keys presets lists the presets,
     kvbench plugins the algorithms.
 
     Settings in which the two differ are exchanged one by one; the first that changes a key is the

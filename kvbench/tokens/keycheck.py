@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 ROOT_SETTINGS = ("seed", "none_hash", "vllm")
 
+SHOWN_DIGITS = 16
+"""Of a root in a sentence."""
+
+EXTRA_KEYS = {
+    "adapter": "each block",
+    "adapter_path": "each block",
+    "salt": "the first block",
+    "images": "the blocks that it overlaps",
+}
+"""What vLLM hashes beside the tokens, and in which blocks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -163,7 +174,7 @@ def _why(name: str, one: MadeKeys, two: MadeKeys) -> str:
     if name == "algorithm":
         return f"{one.layout} against {two.layout}"
     if name in ROOT_SETTINGS and one.root != two.root:
-        return f"chains begin with other roots (NONE_HASH): {one.root[:16]}… against {two.root[:16]}…"
+        return f"chains begin with other roots (NONE_HASH): {_short(one.root)} against {_short(two.root)}"
     if name == "fold":
         return "LMCache keeps the first 8 bytes of a digest, vLLM's events carry the last 8"
     if name == "chunk":
@@ -172,8 +183,8 @@ def _why(name: str, one: MadeKeys, two: MadeKeys) -> str:
         return "a partial last block has a key on one side only"
     if name == "tags" and sorted(one.setup.tags) == sorted(two.setup.tags):
         return "the tags are the same in another order, which for LMCache is another key"
-    if name in ("adapter", "adapter_path", "salt") and "vllm" in (one.system, two.system):
-        return f"vLLM hashes it as an extra key of {'the first block' if name == 'salt' else 'each block'}"
+    if name in EXTRA_KEYS and "vllm" in (one.system, two.system):
+        return f"vLLM hashes it as an extra key of {EXTRA_KEYS[name]}"
     systems = list(dict.fromkeys((one.system, two.system)))
     keyed = [system for system in systems if name in PART_OF_KEYS[system]]
     return f"it is part of a key of {' and of '.join(keyed or systems)}"
@@ -200,6 +211,10 @@ def _why_not(name: str, one: MadeKeys, two: MadeKeys, registry: Registry) -> str
     if one.system == two.system:
         return f"not part of a key of {one.system}"
     return f"not part of a key in both {one.system} and {two.system}"
+
+
+def _short(root: str) -> str:
+    return root if len(root) <= SHOWN_DIGITS else root[:SHOWN_DIGITS] + "…"
 
 
 def _defaults(made: MadeKeys, registry: Registry) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.specs import HashAlgorithmSpec, ParamValue
 from kvbench.tokens.cachekey import TAG_PREFIX
+from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from kvbench.plugins import Registry
@@ -34,6 +35,8 @@ class KeySetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                     folds) or its ``last`` 8 (as vLLM's events carry them). Digests of 64 bits stay.
     ``chunk``       tokens of a block.
     ``tails``       ``keep``: the partial last block has a key, too (LMCache's save_unfull_chunk).
+    ``images``      of the prompt, for vLLM: ``IDENTIFIER:FIRST:COUNT`` for each, set apart by spaces, with its
+                    first token and the number of its tokens.
     ``model``, ``dtype`` (of the KV), ``layout``, ``adapter``, ``adapter_path``, ``salt``  names, empty: none.
     ``world``, ``rank``  ranks that share the work, and the one whose keys these are.
     ``save_only_first_rank``  LMCache stores MLA once: the world in its keys is 1.
@@ -55,6 +58,7 @@ class KeySetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     adapter: str = ""
     adapter_path: str = ""
     salt: str = ""
+    images: str = ""
 
     def fields(self) -> dict[str, Any]:
         """All settings by name, those that decide the most first; each of ``params`` is one."""
@@ -115,9 +119,11 @@ def make_setup(settings: dict[str, Any], registry: Registry, setting: str) -> Ke
     for name in ("algorithm", "chunk"):
         if name not in fields:
             raise ConfigError(f"{setting} needs {name}=…, or a preset that has one: {', '.join(key_preset_names())}")
-    pairs = [[name, str(value)] for name, value in tags.items()]
+    for name, value in tags.items():
+        if not isinstance(value, str):
+            raise ConfigError(f"{setting}: tag {name} = {value!r} must be text")
     try:
-        setup = msgspec.convert({**fields, "params": params, "tags": pairs}, KeySetup, strict=False)
+        setup = msgspec.convert({**fields, "params": params, "tags": list(tags.items())}, KeySetup, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{setting}: {error}") from None
     return _checked(setup, registry, setting)
@@ -125,8 +131,14 @@ def make_setup(settings: dict[str, Any], registry: Registry, setting: str) -> Ke
 
 def _checked(setup: KeySetup, registry: Registry, setting: str) -> KeySetup:
     for name, floor in (("chunk", 1), ("world", 1), ("rank", 0)):
-        if getattr(setup, name) < floor:
-            raise ConfigError(f"{setting}: {name} = {getattr(setup, name)} is below {floor}")
+        if not floor <= getattr(setup, name) <= MAX_TOKENS:
+            raise ConfigError(f"{setting}: {name} = {getattr(setup, name)} must be from {floor} to {MAX_TOKENS:,}")
+    tags = {f"tag {name!r}": name + value for name, value in setup.tags}
+    for name, value in {**setup.fields(), **tags}.items():
+        try:
+            str(value).encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"{setting}: {name} = {value!r} is not Unicode text") from None
     if setup.algorithm in IRREPRODUCIBLE:
         return setup
     spec = registry.get(HashAlgorithmSpec, setup.algorithm)

@@ -10,7 +10,7 @@ from kvbench.specs import HashAlgorithmSpec
 from kvbench.tokens.cachekey import CacheKey
 from kvbench.tokens.hashes.base import ChainHash, Digest, build_hash
 from kvbench.tokens.hashes.triples import fold
-from kvbench.tokens.hashes.vllm import VllmHash
+from kvbench.tokens.hashes.vllm import Image, VllmHash
 from kvbench.tokens.keysetup import IRREPRODUCIBLE, KeySetup
 from kvbench.tokens.lmcachekey import LmcacheKey, ObjectKey, lmcache_dtype, pack_kv_rank
 
@@ -31,7 +31,7 @@ PART_OF_KEYS = {
     "kvbench": ("model", "dtype", "world", "rank", "layout", "tags", "adapter", "adapter_path", "salt"),
     "lmcache": ("model", "dtype", "world", "rank", "save_only_first_rank", "tags"),
     "lmcache-mp": ("model", "world", "rank", "salt"),
-    "vllm": ("adapter", "adapter_path", "salt"),
+    "vllm": ("adapter", "adapter_path", "salt", "images"),
     "dynamo": ("adapter",),
     "other": (),
 }
@@ -123,7 +123,8 @@ def make_keys(setup: KeySetup, tokens: Tokens, registry: Registry) -> MadeKeys:
     extras = None
     if isinstance(hashing, VllmHash) and system == "vllm":
         adapter = (setup.adapter, setup.adapter_path) if setup.adapter else None
-        extras = hashing.extra_keys(length, setup.chunk, adapter=adapter, salt=setup.salt)
+        images = parse_images(setup.images)
+        extras = hashing.extra_keys(length, setup.chunk, adapter=adapter, images=images, salt=setup.salt)
     root = hashing.root
     if system == "kvbench":
         root = _cache_key(setup, 0).namespace().root()
@@ -148,6 +149,18 @@ def system_of(algorithm: str, hashing: ChainHash | None) -> str:
         if algorithm == system or algorithm.startswith(f"{system}-"):
             return system
     return "kvbench" if getattr(hashing, "takes_root", False) else "other"
+
+
+def parse_images(text: str) -> list[Image]:
+    """The images of ``IDENTIFIER:FIRST:COUNT …``, by their first tokens. Raises ConfigError for anything else."""
+    found = []
+    for word in text.split():
+        identifier, _, place = word.partition(":")
+        first, _, count = place.partition(":")
+        if not (identifier and first.isdecimal() and count.isdecimal() and int(count)):
+            raise ConfigError(f"images = {text!r}: {word!r} is not IDENTIFIER:FIRST:COUNT, such as img-1:16:5")
+        found.append(Image(identifier, int(first), int(count)))
+    return sorted(found, key=lambda image: image.offset)
 
 
 def hash_digits(digest: Digest) -> str:

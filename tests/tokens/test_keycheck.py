@@ -137,6 +137,8 @@ def test_keys_are_those_of_the_goldens(shared: Path) -> None:
         (VLLM, "adapter=x", "adapter=y", "extra key of each block"),
         (VLLM, "salt=x", "salt=y", "extra key of the first block"),
         (VLLM, "adapter=x,adapter_path=/x", "adapter=x,adapter_path=/y", "extra key of each block"),
+        (VLLM, "images=x:0:8", "images=y:0:8", "extra key of the blocks that it overlaps"),
+        (VLLM, "images=x:0:8", "images=x:1:7", "extra key of the blocks that it overlaps"),
         ("kvbench", "layout=x", "layout=y", "part of a key of kvbench"),
         ("kvbench", "tag.user=alice", "tag.user=bob", "part of a key of kvbench"),
         ("dynamo", "adapter=x", "adapter=y", "part of a key of dynamo"),
@@ -188,6 +190,32 @@ def test_a_root_given_and_the_seed_that_leads_to_it_are_the_same() -> None:
     found = compare(VLLM, VLLM.replace("seed=0", f"none_hash={root}"))
     assert found.equal
     assert effects(found) == {"seed": False, "none_hash": False}
+
+
+def test_keys_before_an_image_are_the_same_without_it() -> None:
+    found = compare(f"{VLLM},images=x:40:4", VLLM)
+    assert (found.equal, found.equal_keys, found.first) == (False, 2, "images")
+
+
+@pytest.mark.parametrize(
+    ("case", "extras"),
+    [
+        ("lora", "adapter=sql-adapter,adapter_path=/adapters/sql"),
+        ("cache_salt", "salt=tenant-a"),
+        ("mm_one_image_offset20_len20", "images=imghash0:20:20"),
+        ("mm_two_images", "images=imgB:14:10 imgA:4:8"),
+        ("lora+salt+mm", "adapter=sql-adapter,adapter_path=/adapters/sql,salt=tenant-a,images=imghash0:0:16"),
+        ("lookahead1", "lookahead=1"),
+    ],
+)
+def test_extra_keys_are_those_of_vllm(shared: Path, case: str, extras: str) -> None:
+    golden = json.loads((shared / "golden/golden_vllm.json").read_text())
+    runs = [run for run in golden["block_hashes"]["runs"] if run["pythonhashseed"] == "0"]
+    (run,) = (run for run in runs if run["algorithm"] == "sha256_cbor")
+    (wanted,) = (each for each in run["cases"] if each["case"] == case)
+    tokens = golden["token_inputs_expanded"][wanted["token_input"]]
+    found = compare(f"{VLLM},{extras}", VLLM, tokens)
+    assert [digest.hex() for digest in found.a.hashes] == wanted["hashes_hex"]
 
 
 def test_a_parameter_that_is_not_given_has_its_default() -> None:
@@ -321,7 +349,10 @@ def test_too_few_tokens_and_bad_tokens_are_refused() -> None:
         ("algorithm=blak3,chunk=16", "unknown hash algorithm 'blak3'; did you mean 'blake3'"),
         ("vllm,chnk=16", "unknown key 'chnk'; did you mean 'chunk'"),
         ("vllm,chunk=x", "chunk"),
-        ("vllm,chunk=0", "chunk = 0 is below 1"),
+        ("vllm,chunk=0", "chunk = 0 must be from 1 to 4,294,967,295"),
+        ("vllm,rank=4294967296", "rank = 4294967296 must be from 0"),
+        ("kvbench,model=\udcff", "model = .* is not Unicode text"),
+        ("kvbench,tag.\udcff=x", "tag .* is not Unicode text"),
         ("vllm,fold=middle", "fold"),
         ("vllm,word", "'word' is not of the form key=value"),
         ("vllm,tags=5", "tags = '5' must be a table"),
@@ -339,6 +370,8 @@ def test_setups_that_are_none_are_refused(text: str, message: str) -> None:
     [
         (f"{ENGINE},dtype=complex64", "configuration a: dtype 'complex64' has no name in LMCache's keys"),
         ("lmcache,chunk=16,seed=0", "configuration a: seed = '0': with vLLM the root of LMCache's builtin hash"),
+        (f"{VLLM},images=x", "configuration a: images = 'x': 'x' is not IDENTIFIER:FIRST:COUNT"),
+        (f"{VLLM},images=x:1:0", "'x:1:0' is not IDENTIFIER:FIRST:COUNT"),
         (f"{MP},model=a@b", "configuration a: model 'a@b' has an @"),
         ("algorithm=vllm-xxhash,vllm=0.12,chunk=16", "the first version with it is 0.13"),
     ],
@@ -346,6 +379,13 @@ def test_setups_that_are_none_are_refused(text: str, message: str) -> None:
 def test_setups_that_their_system_does_not_have_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         compare(text, VLLM)
+
+
+def test_a_tag_in_a_file_is_text(tmp_path: Path) -> None:
+    file = tmp_path / "worker.toml"
+    file.write_text('algorithm = "vllm-sha256"\nchunk = 16\ntags = {user = 5}\n')
+    with pytest.raises(ConfigError, match="tag user = 5 must be text"):
+        setup(str(file))
 
 
 def test_a_setup_can_stand_in_a_file(tmp_path: Path) -> None:
