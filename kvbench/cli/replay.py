@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvbench.cli.options import block_options, on_error_option, tier_options
+from kvbench.cli.options import block_options, on_error_option, routing_options, tier_options
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
@@ -47,6 +47,7 @@ kvbench plugins lists the policies, routers and token databases with their param
 )
 @click.option("--workers", type=int, metavar="N", help="Engine replicas, each with its own cache.  [default: 1]")
 @click.option("--router", type=PartType(RouterPolicySpec), help="Who serves a request.  [default: max-prefix]")
+@routing_options()
 @tier_options()
 @block_options("capacities and figures in bytes")
 @click.option(
