@@ -32,6 +32,7 @@ cdef extern from *:
 cdef enum:
     BATCH = 64       # keys that are looked up together
     FIRST_BATCH = 4  # a prompt that nobody knows is over soon
+    WORDS_OF_A_LINE = 8
 
 
 @cython.final
@@ -69,9 +70,7 @@ cdef class KvbmIndex:
         while at < n:
             batch = min(batch, n - at)
             self.table.find_many(keys + at, batch, n - at, entries)
-            for i in range(batch):
-                if entries[i] >= 0:
-                    prefetch(&self.holders[<int64_t>entries[i] * self.width])
+            self.fetch(entries, batch, active)
             for i in range(batch):
                 if entries[i] < 0:
                     self.settle(at + i, active, overlap)
@@ -83,6 +82,19 @@ cdef class KvbmIndex:
             batch = BATCH
         self.settle(n, active, overlap)
         return n
+
+    @cython.final
+    cdef void fetch(self, const int32_t* entries, int32_t n, int32_t active) noexcept nogil:
+        """Prefetch the words of these entries' holders that there are candidates in."""
+        cdef int32_t i, a
+        cdef int32_t step = 1 if active < WORDS_OF_A_LINE else WORDS_OF_A_LINE
+        for i in range(n):
+            if entries[i] < 0:
+                return
+            a = 0
+            while a < active:
+                prefetch(&self.holders[<int64_t>entries[i] * self.width + self.active[a]])
+                a += step
 
     @cython.final
     cdef int32_t narrow(self, int32_t entry, int32_t block, int32_t active, int32_t* overlap) noexcept nogil:
@@ -99,7 +111,7 @@ cdef class KvbmIndex:
                 here |= sets[t * self.words + w]
             dropped = candidates[w] & ~here
             candidates[w] &= here
-            while dropped:
+            while dropped and block:  # of 0 blocks is what all begin with
                 overlap[64 * w + lowest_bit(dropped)] = block
                 dropped &= dropped - 1
             words[kept] = w
@@ -199,6 +211,24 @@ cdef class KvbmIndex:
             self.table.reserve(&keys[0], keys.shape[0])
             self.score(&keys[0], <int32_t>keys.shape[0], &found[0])
         return list(found)
+
+    def score_batch(self, const uint64_t[::1] keys, const int64_t[::1] offsets, int32_t[:, ::1] overlaps):
+        """Write the overlaps of a batch of requests: request i has ``keys[offsets[i]:offsets[i + 1]]``, and row i
+        of ``overlaps`` has its overlap with each worker. Returns the sum of each request's largest."""
+        cdef int64_t i, best = 0, n = offsets.shape[0] - 1
+        if overlaps.shape[0] != n or overlaps.shape[1] != self.workers:
+            raise ValueError("overlaps are not requests × workers")
+        for i in range(n):
+            if not 0 <= offsets[i] <= offsets[i + 1] <= keys.shape[0]:
+                raise ValueError("offsets point outside the keys")
+        if n == 0 or keys.shape[0] == 0:
+            overlaps[:] = 0
+            return 0
+        with nogil:
+            self.table.reserve(&keys[0], keys.shape[0])
+            for i in range(n):
+                best += self.score(&keys[0] + offsets[i], <int32_t>(offsets[i + 1] - offsets[i]), &overlaps[i, 0])
+        return best
 
     def tier_overlaps(self, const uint64_t[::1] keys):
         """For each tier, each worker's overlap in blocks whose fastest copy is there."""
