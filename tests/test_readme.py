@@ -62,10 +62,6 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         exec(compile(code, "README.md", "exec"), {})
 
 
-def test_the_example_of_keys_as_text_runs() -> None:
-    exec(compile(block_with("python", "LmcacheKey"), "README.md", "exec"), {})
-
-
 def test_python_sessions_print_what_they_show() -> None:
     sessions = blocks("pycon")
     assert sessions

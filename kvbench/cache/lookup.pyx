@@ -170,6 +170,18 @@ cdef class StackLookup(StackFrame):
                     self.resident += 1
                     break
 
+    cdef int32_t behind(self, int32_t n) noexcept nogil:
+        """Blocks of the prefix that the tiers behind the fastest one hold by themselves."""
+        cdef int32_t t, i = 0
+        while i < n:
+            t = 1
+            while t < self.levels and not self.serves(t, i):
+                t += 1
+            if t >= self.levels:
+                break
+            i += 1
+        return i
+
     # -- faults --------------------------------------------------------------------------------
 
     cdef int fetch(self) except -1 nogil:

@@ -80,10 +80,13 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
         out.print(_blocks(summary))
         out.print()
     if summary.get("tiers"):
-        from kvbench.cli.tiertables import tier_tables
+        from kvbench.cli.tiertables import serving_table, tier_tables
 
         for table in tier_tables(summary["tiers"]):
             out.print(table)
+            out.print()
+        if "serving" in summary:
+            out.print(serving_table(summary["serving"]))
             out.print()
     if summary["workers"]["count"] > 1:
         out.print(_workers(summary))

@@ -10,13 +10,13 @@ import numpy as np
 
 from kvbench.engine.answers import Operation, Retrieved
 from kvbench.engine.chunks import Chunks
-from kvbench.engine.costs import EngineCosts, StoreMeter, add_phases
+from kvbench.engine.costs import EngineCosts, Meter, add_phases
 from kvbench.engine.metadata import EngineMetadata
 from kvbench.engine.pool import EnginePool, Lease
 from kvbench.engine.stats import EngineStats
 from kvbench.errors import ArgumentError, ConfigError
 from kvbench.plugins import did_you_mean
-from kvbench.results.hitrates import HitSums
+from kvbench.results.hitrates import TokenSums
 from kvbench.tokens.arrays import token_array
 from kvbench.tokens.hashers import USUAL_BLOCK_TOKENS, BlockHasher, SegmentHasher
 from kvbench.tokens.masks import leading_falses
@@ -196,6 +196,7 @@ class EngineBase:
         """Fetch chunks ``first`` to ``limit - 1`` as far as they are there, and note what came from where."""
         keys = chunks.keys[: chunks.distinct(limit)]
         skip = chunks.distinct(first)
+        meter = Meter(self._costs, self._pool, self.worker)
         hit = self._stack.fetch_only(keys, skip=skip, request=call.number, time_ns=self._pool.clock())
         credit = self._stack.last_credit
         stop = min(limit, chunks.leading(hit))
@@ -208,20 +209,22 @@ class EngineBase:
         lost = chunks.tokens_of(stop, min(limit, chunks.leading(hit + self._stack.lost)))
         self.stats.wasted_tokens += lost
         self.stats.wasted_bytes = self._plus(self.stats.wasted_bytes, self._stack.lost)
+        phases = meter.fetch_phases(self._plus(0, max(0, hit - skip)))
+        self.stats.fetch_phase_ns = add_phases(self.stats.fetch_phase_ns, phases)
         asked = chunks.tokens_of(first, limit)
-        self._add(HitSums(asked=asked, delivered=int(found.mask.sum())))
+        self._add(TokenSums(asked=asked, delivered=int(found.mask.sum())))
 
     def _store(self, call: Call, chunks: Chunks, first: int) -> int:
         """Store chunks from ``first`` on; returns how many of their tokens are new to the tiers."""
-        meter = StoreMeter(self._costs, self._pool, self.worker)
+        meter = Meter(self._costs, self._pool, self.worker)
         new = self._stack.store_only(
             chunks.keys, skip=chunks.distinct(first), request=call.number, time_ns=self._pool.clock()
         )
         tokens = int(self._sizes(chunks)[new].sum())
-        size = None if self._pool.block_bytes is None else len(new) * self._pool.block_bytes
         self.stats.stored_tokens += tokens
         self.stats.stored_bytes = self._plus(self.stats.stored_bytes, len(new))
-        self.stats.phase_ns = add_phases(self.stats.phase_ns, meter.phases(chunks.tokens, size))
+        phases = meter.store_phases(chunks.tokens, self._plus(0, len(new)))
+        self.stats.store_phase_ns = add_phases(self.stats.store_phase_ns, phases)
         if self.wait_for_room and self._pool.references() and self._stack.probe(chunks.keys) < len(chunks.keys):
             self._waiting.append((chunks, first))
         return tokens
@@ -240,7 +243,7 @@ class EngineBase:
     def _count_lookup(self, chunks: Chunks, device: int, found: int) -> None:
         whole = chunks.tokens - chunks.tokens % self.chunk_tokens
         self._add(
-            HitSums(
+            TokenSums(
                 prompt=chunks.tokens,
                 aligned=whole,
                 device=device,
@@ -250,7 +253,7 @@ class EngineBase:
             )
         )
 
-    def _add(self, sums: HitSums) -> None:
+    def _add(self, sums: TokenSums) -> None:
         self.stats.sums = self.stats.sums.plus(sums)
 
     def _plus(self, total: int | None, blocks: int) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HitSums:
+class TokenSums:
     """Sums of tokens over requests.
 
     ``prompt``     P: tokens of prompts.
@@ -32,14 +32,16 @@ class HitSums:
     asked: int = 0
     delivered: int = 0
 
-    def plus(self, other: HitSums) -> HitSums:
+    def plus(self, other: TokenSums) -> TokenSums:
         """The sums over both sets of requests."""
-        return HitSums(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
+        return TokenSums(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class HitRate:
-    """One definition: ``hit`` and ``total`` are fields of :class:`HitSums`; ``less`` is taken from ``total``."""
+    """One definition: ``hit`` and ``total`` are fields of :class:`TokenSums`; ``less`` is taken from ``total``."""
 
     name: str
     formula: str
@@ -48,7 +50,7 @@ class HitRate:
     total: str
     less: str = ""
 
-    def of(self, sums: HitSums) -> float | None:
+    def of(self, sums: TokenSums) -> float | None:
         """The rate; None where its denominator is 0."""
         total: int = getattr(sums, self.total) - (getattr(sums, self.less) if self.less else 0)
         return getattr(sums, self.hit) / total if total > 0 else None
@@ -68,6 +70,6 @@ HIT_RATES = (
 R asked of them, H delivered; ⌊ ⌋ in whole chunks."""
 
 
-def hit_rates(sums: HitSums) -> dict[str, float | None]:
+def hit_rates(sums: TokenSums) -> dict[str, float | None]:
     """All rates by name."""
     return {rate.name: rate.of(sums) for rate in HIT_RATES}
