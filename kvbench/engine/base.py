@@ -200,12 +200,13 @@ class EngineBase:
         hit = self._stack.fetch_only(keys, skip=skip, request=call.number, time_ns=self._pool.clock())
         credit = self._stack.last_credit
         stop = min(limit, chunks.leading(hit))
+        names = self._pool.tier_names
         for at in range(first, stop):
             start, end = int(chunks.starts[at]), int(chunks.ends[at])
             level = credit[chunks.position[at]]
             if level >= 0:
                 found.mask[start:end] = True
-                found.tier_tokens[self._pool.tier_names[level]] += end - start
+                found.tier_tokens[names[level]] += end - start
         lost = chunks.tokens_of(stop, min(limit, chunks.leading(hit + self._stack.lost)))
         self.stats.wasted_tokens += lost
         self.stats.wasted_bytes = self._plus(self.stats.wasted_bytes, self._stack.lost)

@@ -13,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import kvbench
 from kvbench import CacheEngine, ConfigError, EngineCosts, EngineMetadata
 from kvbench.cache.fold import Fold
 from kvbench.engine import Operation
 from kvbench.errors import ArgumentError
+from kvbench.plugins import Distribution
 from kvbench.serving.devices import make_device
-from kvbench.tokens import BlockHasher, LmcacheKey
+from kvbench.tokens import BlockHasher, ChainHash, LmcacheKey, make_hash
 
 A, B, C = range(100, 116), range(200, 216), range(300, 316)
 """Prompts of four chunks of four tokens."""
@@ -190,6 +192,15 @@ def test_LM_09_prompts_in_any_form_hit_each_other(form: Any) -> None:
     made = engine()
     made.store(A)
     assert made.lookup(np.array(A, form) if form in (np.int32, np.int64, np.uint32) else form(list(A))) == 16
+
+
+def test_LM_07_OP_02_a_partial_last_chunk_is_stored_where_the_setting_says_so() -> None:
+    """Off as in LMCache's configuration; its databases that are built without one have it on."""
+    dropped, kept = engine(), engine(tails="keep")
+    for made, offset in ((dropped, 4), (kept, 6)):
+        made.store(range(6))
+        assert made.lookup(range(6)) == offset
+        assert made.lookup(range(7)) == 4
 
 
 # -- store -----------------------------------------------------------------------------------------
@@ -478,6 +489,48 @@ def test_LM_30_documents_hit_in_any_order_as_segments() -> None:
     chained = engine()
     chained.store([*docs[0], *docs[1]])
     assert chained.lookup([*docs[1], *docs[0]]) == 0
+
+
+def test_LM_31_a_hash_a_tiers_policy_and_its_device_may_be_a_plugins() -> None:
+    """Each kind has a contract in kvbench.testing, which every built-in part keeps."""
+
+    class Reversed(ChainHash):
+        form = "int"
+        root = 7
+
+        def chain(self, parent: Any, tokens: Any, extra: Any = None, ahead: Any = None) -> int:
+            return (31 * int(parent or 0) + int(np.asarray(tokens).sum())) % 2**64
+
+        def key(self, digest: Any) -> int:
+            return int(digest)
+
+    class Module:
+        @kvbench.hookimpl
+        def kvbench_hash_algorithms(self) -> Any:
+            yield kvbench.HashAlgorithmSpec("sums", Reversed, "Sums.")
+
+        @kvbench.hookimpl
+        def kvbench_eviction_policies(self) -> Any:
+            yield kvbench.EvictionPolicySpec("mine", "kvbench.eviction.mru:Mru", "The youngest first.")
+
+        @kvbench.hookimpl
+        def kvbench_devices(self) -> Any:
+            yield kvbench.DeviceSpec("shelf", lambda name: replace(make_device("s3"), name=name), "A shelf.")
+
+    registry = kvbench.load_registry([(Module(), Distribution("example", "1"))], autoload=False)
+    made = CacheEngine(
+        tiers=["shelf,capacity=2,policy=mine,device=shelf"],
+        chunk_tokens=4,
+        block_bytes=1000,
+        hashing=make_hash("sums", registry),
+        registry=registry,
+    )
+    made.store([1] * 4)
+    made.store([2] * 4)
+    made.store([3] * 4)
+    assert [made.lookup([number] * 4) for number in (1, 2, 3)] == [4, 0, 4]
+    assert made.keys([1] * 4)[0].chunk_hash == 31 * 7 + 4
+    assert made.stats.store_phase_ns["put"] == 3 * make_device("s3").write_ns(1000)
 
 
 def test_LM_32_33_rates_of_nothing_are_null_and_the_gap_is_what_failed() -> None:
