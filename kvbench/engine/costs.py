@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvbench.engine.stats import FETCH_PHASES, STORE_PHASES
@@ -31,14 +33,14 @@ class EngineCosts:
     link: Device | None = None
 
     def __post_init__(self) -> None:
-        if self.hashed_tokens_per_s is not None and not self.hashed_tokens_per_s > 0:
-            raise ConfigError(f"hashed_tokens_per_s = {self.hashed_tokens_per_s:g} must be above 0")
+        if self.hashed_tokens_per_s is not None and not 0 < self.hashed_tokens_per_s < math.inf:
+            raise ConfigError(f"hashed_tokens_per_s = {self.hashed_tokens_per_s:g} must be above 0, and finite")
 
     def keys_ns(self, tokens: int) -> int | None:
         """Time to make the keys of so many tokens."""
         if self.hashed_tokens_per_s is None:
             return None
-        return -(-tokens * SECOND_NS // int(self.hashed_tokens_per_s)) if tokens else 0
+        return math.ceil(tokens * SECOND_NS / Fraction(self.hashed_tokens_per_s))
 
     def copy_out_ns(self, size_bytes: int | None) -> int | None:
         """Time to copy so many bytes out of the GPU, in one operation."""

@@ -25,8 +25,8 @@ class EngineStats:
     ``degraded_operations``     calls that an unhealthy engine answered with nothing.
     ``frozen_stores``, ``passive_stores``  stores that were skipped.
     ``requested_store_tokens``  tokens of the chunks that were to be stored.
-    ``stored_tokens``           of these, tokens of chunks that some tier took and no tier had.
-    ``overlap_tokens``          fetched, but computed already: a chunk is fetched whole.
+    ``stored_tokens``, ``stored_bytes``  of these, what some tier took that had not had it.
+    ``overlap_tokens``          fetched, but there already, or behind ``max_fetch``: a chunk is fetched whole.
     ``wasted_tokens``, ``wasted_bytes``  claimed by a fetch and given back after a failing get; bytes
                                 are None where the size of a block is not known.
     ``forced_unpins``           leases that ran out.
@@ -65,7 +65,8 @@ class EngineStats:
 
     @property
     def gap_tokens(self) -> int:
-        """Tokens that fetches were promised and did not get."""
+        """Tokens that retrieves asked for and did not get: of a prompt of which all is asked, what no tier has;
+        of one that was looked up before (``max_fetch``), what failed."""
         return self.sums.asked - self.sums.delivered
 
     @property

@@ -16,9 +16,9 @@ class TokenSums:
     ``prompt``     P: tokens of prompts.
     ``aligned``    ⌊P⌋: the same in whole chunks, request by request.
     ``device``     G: tokens that the engine's own cache (the GPU tier) hit.
-    ``lookup``     K: tokens of the prefix that the cache behind it (all other tiers) holds by itself.
+    ``lookup``     K: tokens of the prefix that the cache behind it holds by itself.
     ``chunked``    ⌊K⌋: the same in whole chunks.
-    ``external``   X: tokens of K beyond G, which the cache behind supplied.
+    ``external``   X: tokens that the cache behind supplied.
     ``asked``      R: tokens that were to be fetched from it.
     ``delivered``  H: tokens that were.
     """
@@ -63,11 +63,12 @@ HIT_RATES = (
     ),
     HitRate("lmcache_lookup", "ΣK / ΣP", "lmcache:lookup_hit_rate", "lookup", "prompt"),
     HitRate("lmcache_retrieve", "ΣH / ΣR", "lmcache:retrieve_hit_rate", "delivered", "asked"),
-    HitRate("lmcache_mp_lookup", "ΣK / Σ⌊P⌋", "lmcache_mp.lookup_hit / lookup_requested", "lookup", "aligned"),
+    HitRate("lmcache_mp_lookup", "Σ⌊K⌋ / Σ⌊P⌋", "lmcache_mp.lookup_hit / lookup_requested", "chunked", "aligned"),
     HitRate("lmcache_simulator", "Σ⌊K⌋ / ΣP", "LMCache's simulator", "chunked", "prompt"),
 )
 """Vocabulary: P prompt tokens; G hit on the GPU; K held by the tiers behind it; X supplied by them;
-R asked of them, H delivered; ⌊ ⌋ in whole chunks."""
+R asked of them, H delivered; ⌊ ⌋ in whole chunks. Where tiers are exclusive or spill, the head of a
+prefix lies above, and K says little."""
 
 
 def hit_rates(sums: TokenSums) -> dict[str, float | None]:

@@ -110,24 +110,23 @@ def test_LM_05_an_engine_that_never_came_up_stays_down() -> None:
 
 
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "hits"),
     [
-        lambda made: made.unhealthy(),
-        lambda made: made.mark_init_failed(),
-        lambda made: made.inject("cpu", put_fails=1.0),
-        lambda made: made.inject("cpu", get_fails=1.0),
-        lambda made: made.inject("cpu", unhealthy=True),
-        lambda made: made.freeze(),
+        (lambda made: made.unhealthy(), [0, 0, 0, 0]),
+        (lambda made: made.mark_init_failed(), [0, 0, 0, 0]),
+        (lambda made: made.inject("cpu", put_fails=1.0), [16, 0, 0, 16]),
+        (lambda made: made.inject("cpu", get_fails=1.0), [0, 0, 0, 0]),
+        (lambda made: made.inject("cpu", unhealthy=True), [0, 0, 0, 0]),
+        (lambda made: made.freeze(), [16, 0, 0, 16]),
     ],
 )
-def test_LM_06_no_fault_raises_and_what_does_not_hit_is_computed(fault: Any) -> None:
+def test_LM_06_no_fault_raises_and_what_does_not_hit_is_computed(fault: Any, hits: list[int]) -> None:
     made = engine()
     made.store(A)
     fault(made)
-    for prompt in (A, B, C, A):
-        hit = int(made.retrieve(prompt).mask.sum())
-        made.store(prompt, mask=[at >= hit for at in range(len(prompt))])
-        assert 0 <= hit <= len(prompt)
+    for prompt, hit in zip((A, B, B, A), hits, strict=True):
+        assert int(made.retrieve(prompt).mask.sum()) == hit
+        assert made.store(prompt, mask=[at >= hit for at in range(len(prompt))]).requested_tokens == 16 - hit
     assert made.references == 0
 
 
