@@ -98,7 +98,7 @@ def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec(
         "curve", "kvbench.cli.curve:curve", "Show the exact LRU hit rate at every capacity, found in one pass."
     )
-    yield CommandSpec("events", "kvbench.cli.events:events", "Rebuild from an event log what was stored where.")
+    yield CommandSpec("events", "kvbench.cli.events:events", "Read, write and fold logs of what was stored where.")
     yield CommandSpec(
         "kv-size", "kvbench.cli.kvsize:kv_size", "Say how many bytes a model's KV takes, and what a capacity holds."
     )
