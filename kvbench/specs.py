@@ -172,9 +172,15 @@ class EvictionPolicySpec(Spec):
 class RouterPolicySpec(Spec):
     """Picks a worker for each request. ``factory(context, **params)`` makes a
     :class:`kvbench.routing.RouterPolicy` for the given :class:`kvbench.routing.RouterContext`.
+
+    ``columns``  trace columns that the router looks at (``session_id``, ``tenant``); a trace without them
+                 is refused.
+    ``uses``     trace columns that it looks at where there are such.
     """
 
     kind: ClassVar[str] = "router policy"
+    columns: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
     if config.workers > 1:
         choice = "max-prefix" if config.router is None else config.router
         router = choose(registry, RouterPolicySpec, choice, "--router")
+        check_columns(router.spec, trace)
     return Plan(
         config,
         tokens,

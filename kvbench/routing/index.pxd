@@ -22,6 +22,9 @@ cdef class KvbmIndex:
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int apply(self, EventLog log, int64_t start) except -1 nogil
     cdef int32_t score(self, const uint64_t* keys, int32_t n, int32_t* overlap) noexcept nogil
+    cdef void score_tiers(self, const uint64_t* keys, int32_t n, const int32_t* overlap,
+                          int32_t* tier_overlap) noexcept nogil
+    cdef void count_held(self, const uint64_t* keys, int32_t n, int32_t* held) noexcept nogil
     cdef bint held_elsewhere(self, uint64_t key, int32_t worker) noexcept nogil
     cdef int add(self, uint64_t key, int32_t tier, int32_t store) except -1 nogil
     cdef int drop(self, uint64_t key, int32_t tier, int32_t store) except -1 nogil

@@ -111,6 +111,49 @@ cdef class KvbmIndex:
                 remaining &= remaining - 1
         return n
 
+    cdef void score_tiers(self, const uint64_t* keys, int32_t n, const int32_t* overlap,
+                          int32_t* tier_overlap) noexcept nogil:
+        """Split each worker's ``overlap`` by the fastest tier that has the block: tiers × workers."""
+        cdef int32_t i, w, t, entry, worker
+        cdef int64_t row
+        cdef uint64_t left, here
+        memset(tier_overlap, 0, <size_t>self.tiers * self.workers * sizeof(int32_t))
+        for i in range(n):
+            entry = self.table.find(keys[i])
+            if entry < 0:
+                break
+            for w in range(self.words):
+                left = ~<uint64_t>0
+                # Most copies are in the fastest tier, so that is what the others leave of the overlap.
+                for t in range(self.tiers):
+                    row = <int64_t>entry * self.width + t * self.words + w
+                    here = left & self.holders[row]
+                    left ^= here
+                    while here and t:
+                        worker = 64 * w + lowest_bit(here)
+                        here &= here - 1
+                        if overlap[worker] > i:
+                            tier_overlap[<int64_t>t * self.workers + worker] += 1
+        for worker in range(self.workers):
+            tier_overlap[worker] = overlap[worker]
+            for t in range(1, self.tiers):
+                tier_overlap[worker] -= tier_overlap[<int64_t>t * self.workers + worker]
+
+    cdef void count_held(self, const uint64_t* keys, int32_t n, int32_t* held) noexcept nogil:
+        """Write how many of the blocks each worker holds, in whatever place."""
+        cdef int32_t i, w, entry
+        cdef uint64_t here
+        memset(held, 0, self.workers * sizeof(int32_t))
+        for i in range(n):
+            entry = self.table.find(keys[i])
+            if entry < 0:
+                continue
+            for w in range(self.words):
+                here = self.held_in(entry, w)
+                while here:
+                    held[64 * w + lowest_bit(here)] += 1
+                    here &= here - 1
+
     cdef bint held_elsewhere(self, uint64_t key, int32_t worker) noexcept nogil:
         """Whether any other worker than ``worker`` holds ``key``."""
         cdef int32_t w, entry = self.table.find(key)
