@@ -89,7 +89,7 @@ class BoundedHash(Router):
         value = self.hashed(request)
         if value is None:
             return self.ties.lowest(self.known.requests)
-        return self.place(self.ring.walk(value))
+        return self.place(value)
 
     def hashed(self, request: RouteRequest) -> int | None:
         """What is hashed of a request; None for nothing."""
@@ -97,12 +97,15 @@ class BoundedHash(Router):
             return request.session if request.session >= 0 else None
         return start_key(request, self.prefix_tokens, self.context.block_tokens)
 
-    def place(self, walk: npt.NDArray[np.intp]) -> int:
-        """The worker for a request whose ring order is ``walk``."""
-        load = self.known.requests
-        within = load + 1 <= self.limit()
-        accepted = walk[within[walk]]
-        return int(accepted[0]) if len(accepted) and load.any() else int(walk[0])
+    def place(self, value: int) -> int:
+        """The worker for a request that is hashed by ``value``."""
+        load, limit = self.known.requests, self.limit()
+        owner = self.ring.owner(value)
+        if load[owner] + 1 <= limit or not load.any():
+            return owner
+        walk = self.ring.walk(value)
+        accepted = walk[load[walk] + 1 <= limit]
+        return int(accepted[0]) if len(accepted) else owner
 
     def limit(self) -> float:
         """The load that a worker may have."""
@@ -116,8 +119,8 @@ class SglangPrefixHash(BoundedHash):
     Source: SGLang prefix_hash.rs (256 tokens, load factor 1.25); the load of the owner is without the request.
     """
 
-    def place(self, walk: npt.NDArray[np.intp]) -> int:
-        owner, load = int(walk[0]), self.known.requests
+    def place(self, value: int) -> int:
+        owner, load = self.ring.owner(value), self.known.requests
         within = load <= self.limit()
         if within[owner]:
             return owner
