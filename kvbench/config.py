@@ -45,7 +45,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``shared_blocks``  leading blocks of each prompt (a system prompt) that all tenants share; what
                       follows stays each tenant's own.
     ``workers``       engine replicas, each with a cache of its own.
-    ``router``        who serves a request; None: max-prefix if there are several workers.
+    ``router``        who serves a request; None: max-prefix if there are several workers. Several: one cell each.
     ``capacity``      of each worker: blocks (``10k``), bytes (``64GiB``), a share of the trace's
                       distinct blocks (``10%``), or ``infinite``. Several: one cell each.
     ``policy``        eviction policy; None: lru, unless the capacity is infinite. Several: one cell each.
@@ -87,7 +87,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tails: Literal["drop", "keep"] = "drop"
     shared_blocks: int = 0
     workers: int = 1
-    router: PartChoice | None = None
+    router: PartChoice | list[PartChoice] | None = None
     capacity: Capacity | list[Capacity] = "infinite"
     policy: PartChoice | list[PartChoice] | None = None
     order: Literal["tail-first", "head-first", "access"] = "tail-first"
@@ -271,17 +271,19 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_matrix(self) -> bool:
-        """Whether several policies or capacities are asked for."""
-        return isinstance(self.capacity, list) or isinstance(self.policy, list)
+        """Whether several policies, routers or capacities are asked for."""
+        return any(isinstance(each, list) for each in (self.capacity, self.policy, self.router))
 
     def cells(self) -> list[RunConfig]:
-        """One configuration for each policy and capacity, capacities in the outer loop."""
+        """One configuration for each capacity, policy and router, capacities in the outer loop."""
         capacities = self.capacity if isinstance(self.capacity, list) else [self.capacity]
         policies = self.policy if isinstance(self.policy, list) else [self.policy]
+        routers = self.router if isinstance(self.router, list) else [self.router]
         return [
-            msgspec.structs.replace(self, capacity=capacity, policy=policy).check()
+            msgspec.structs.replace(self, capacity=capacity, policy=policy, router=router).check()
             for capacity in capacities
             for policy in policies
+            for router in routers
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -341,7 +343,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
         config = msgspec.convert(settings, RunConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}{error}") from None
-    for name in ("capacity", "policy"):
+    for name in ("capacity", "policy", "router"):
         if getattr(config, name) == []:
             raise ConfigError(f"{where}{name} is an empty list")
     config.cells()

@@ -67,11 +67,12 @@ class Plan:
     @property
     def policy_name(self) -> str:
         """The policy as it is typed: its name and the parameters that differ from their defaults."""
-        if self.policy is None:
-            return "infinite"
-        defaults = {param.name: param.default for param in self.policy.spec.params}
-        given = [f"{key}={value}" for key, value in self.policy.params.items() if value != defaults.get(key)]
-        return ",".join([self.policy.spec.name, *given])
+        return "infinite" if self.policy is None else _typed(self.policy)
+
+    @property
+    def router_name(self) -> str | None:
+        """The router as it is typed; None with one worker."""
+        return None if self.router is None else _typed(self.router)
 
     def to_dict(self, capacity_blocks: int | None) -> dict[str, Any]:
         """The effective configuration, without the names of files."""
@@ -87,6 +88,13 @@ class Plan:
             settings.pop("capacity")
             settings["tiers"] = [tier.to_dict() for tier in self.tiers]
         return dict(sorted(settings.items()))
+
+
+def _typed(part: ChosenPart) -> str:
+    """A part as it is typed: its name and the parameters that differ from their defaults."""
+    defaults = {param.name: param.default for param in part.spec.params}
+    given = [f"{key}={value}" for key, value in part.params.items() if value != defaults.get(key)]
+    return ",".join([part.spec.name, *given])
 
 
 def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
@@ -118,7 +126,7 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
     if config.workers > MAX_WORKERS:
         raise ConfigError(f"--workers = {config.workers} is above {MAX_WORKERS}")
     if config.workers > 1:
-        choice = "max-prefix" if config.router is None else config.router
+        choice = _single("max-prefix" if config.router is None else config.router, "router")
         router = choose(registry, RouterPolicySpec, choice, "--router")
         check_columns(router.spec, trace)
     return Plan(

@@ -1,4 +1,4 @@
-"""Several policies and capacities over one trace, decoded once: the table that compares them."""
+"""Several policies, routers and capacities over one trace, decoded once: the table that compares them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kvbench.results.columns import RequestColumns
 from kvbench.results.parquet import write_parquet
 from kvbench.results.rates import RATES
 from kvbench.results.result import RESULT_VERSION, plugin_versions, trace_facts, wall_clock_of
+from kvbench.results.routing import ROUTING_FIGURES, routing_figures
 from kvbench.results.run import open_configured
 from kvbench.results.totals import Totals
 
@@ -36,8 +37,8 @@ COUNTED = ("hit_blocks", "stored_blocks", "evicted_blocks", "truncated_blocks")
 
 @dataclass(slots=True)
 class MatrixResult:
-    """The outcome of a matrix: ``cells`` has a record for each policy and capacity, in the order of
-    the configuration; everything but ``wall_clock`` is equal for equal runs."""
+    """The outcome of a matrix: ``cells`` has a record for each capacity, policy and router, in the order
+    of the configuration; everything but ``wall_clock`` is equal for equal runs."""
 
     manifest: dict[str, Any]
     cells: list[dict[str, Any]]
@@ -47,16 +48,20 @@ class MatrixResult:
         """All of it as plain values."""
         return {**self.manifest, "cells": self.cells, "wall_clock": self.wall_clock}
 
-    def best(self, capacity_blocks: int) -> set[str]:
-        """The policies with the highest token rate at this capacity."""
-        rates = {c["policy"]: c["rates"]["token"] for c in self.cells if c["capacity_blocks"] == capacity_blocks}
+    def best(self, capacity_blocks: int | None) -> set[tuple[str, str | None]]:
+        """The policies and routers with the highest token rate at this capacity."""
+        rates = {
+            (c["policy"], c["router"]): c["rates"]["token"]
+            for c in self.cells
+            if c["capacity_blocks"] == capacity_blocks
+        }
         known = [rate for rate in rates.values() if rate is not None]
-        return {policy for policy, rate in rates.items() if known and rate == max(known)}
+        return {names for names, rate in rates.items() if known and rate == max(known)}
 
 
 @dataclass(slots=True)
 class Cell:
-    """One policy at one capacity, and its sums so far."""
+    """One policy and router at one capacity, and its sums so far."""
 
     plan: Plan
     core: Core
@@ -77,15 +82,17 @@ def run_matrix(
     progress: Callable[[int, int | None], None] | None = None,
     clock: Callable[[], float] | None = None,
 ) -> MatrixResult:
-    """Replay a trace under every policy and capacity of ``config`` at once.
+    """Replay a trace under every policy, router and capacity of ``config`` at once.
 
     The cells of a batch run side by side in threads, which changes no figure. Arguments as for
     :func:`kvbench.results.run.run_replay`.
     """
     if config.tiers is not None:
-        raise ConfigError("a matrix compares policies and capacities of one tier; replay each stack of tiers by itself")
+        raise ConfigError(
+            "a matrix compares policies, routers and capacities of one tier; replay each stack of tiers by itself"
+        )
     if config.events is not None:
-        raise ConfigError("--events has no effect with several policies or capacities; give one of each")
+        raise ConfigError("--events has no effect with several policies, routers or capacities; give one of each")
     trace = open_configured(config, source)
     plans = [make_plan(cell, registry, trace) for cell in config.cells()]
     keyed = keyed_trace(trace, plans)
@@ -109,7 +116,9 @@ def run_matrix(
     manifest = {
         "version": RESULT_VERSION,
         **plugin_versions(plans, registry),
-        "config": plans[0].to_dict(None) | {"capacity": config.capacity, "policy": [p.policy_name for p in plans]},
+        "config": plans[0].to_dict(None)
+        | {"capacity": config.capacity, "policy": [p.policy_name for p in plans]}
+        | ({"router": [p.router_name for p in plans]} if isinstance(config.router, list) else {}),
         "trace": trace_facts(trace),
     }
     result = MatrixResult(manifest, [_record(cell, has_bound=has_bound) for cell in cells])
@@ -145,12 +154,14 @@ def _record(cell: Cell, *, has_bound: bool) -> dict[str, Any]:
     has_ids = cell.core.has_keys
     return {
         "policy": plan.policy_name,
+        "router": plan.router_name,
         "capacity": plan.config.capacity,
         "capacity_blocks": cell.core.capacity_blocks,
         "requests": totals.requests,
         "asked_blocks": totals.counts["blocks"],
         "hit_tokens": totals.hits.tokens,
         **{name: totals.counts[name] for name in COUNTED},
+        **routing_figures(totals, cell.core.block_tokens),
         "rates": totals.rates(totals.hits, known=has_ids),
         "belady_rates": totals.rates(totals.belady, known=has_bound),
         "infinite_rates": totals.rates(totals.infinite, known=has_ids and plan.config.seen == "exact"),
@@ -170,10 +181,11 @@ def _write(config: RunConfig, result: MatrixResult) -> None:
         for cell in result.cells
     ]
     rates = [f"{of}{name}_rate" for of in ("", "belady_", "infinite_") for name in RATES]
+    # What is null in all rows has a type, too.
+    types = dict.fromkeys(rates, pa.float64()) | {"router": pa.string()}
+    types |= {name: pa.float64() if "_over_" in name else pa.int64() for name in ROUTING_FIGURES}
     table = pa.Table.from_pylist(rows)
-    schema = pa.schema(
-        [pa.field(f.name, pa.float64()) if f.name in rates else pa.field(f.name, f.type) for f in table.schema]
-    )
+    schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in table.schema])
     with write_parquet([(config.output or "", schema)], force=config.force) as (writer,):
         for batch in table.cast(schema).to_batches():
             writer.write(batch)
