@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvbench.cli.options import block_options, on_error_option, tier_options
+from kvbench.cli.options import block_options, on_error_option, routing_options, tier_options
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
@@ -54,6 +54,7 @@ kvbench plugins lists the policies, routers and token databases with their param
     multiple=True,
     help="Who serves a request; several of them make a table.  [default: max-prefix]",
 )
+@routing_options()
 @tier_options()
 @block_options("capacities and figures in bytes")
 @click.option(

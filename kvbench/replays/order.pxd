@@ -7,6 +7,7 @@ from kvbench.cache.tier cimport Tier
 from kvbench.eviction.view cimport RequestFacts
 from kvbench.routing.dispatcher cimport Dispatcher
 from kvbench.routing.index cimport KvbmIndex
+from kvbench.routing.load cimport Moment
 
 cdef enum:
     FACT_COUNT = 6
@@ -53,7 +54,8 @@ cdef class OrderReplay:
     cdef const uint8_t* partials
 
     cdef check_places(self)
-    cdef int hear(self) except -1 nogil
+    cdef int hear(self, int64_t i) except -1 nogil
+    cdef Moment moment_of(self, int64_t i) noexcept nogil
     cdef int check_events(self, int64_t first) except -1
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil

@@ -19,6 +19,7 @@ from kvbench.eviction.view cimport RequestFacts
 from kvbench.checks cimport debug_build
 from kvbench.memory cimport no_memory
 from kvbench.routing.dispatcher cimport Decision, Dispatcher
+from kvbench.routing.load cimport Moment
 from kvbench.routing.policy cimport RouteQuery
 
 COUNTS = (
@@ -152,7 +153,7 @@ cdef class OrderReplay:
                    int64_t offset) except -1 nogil:
         cdef int32_t worker = 0
         if self.log is not None:
-            self.hear()  # of what was removed since the last request
+            self.hear(i)  # of what was removed since the last request
         row.best_blocks = row.predicted_blocks = -1
         if self.dispatcher is not None:
             worker = self.choose_worker(keys, n, row, i)
@@ -165,7 +166,7 @@ cdef class OrderReplay:
             self.place_of[worker], keys, n, n + (self.outputs[i] if self.outputs != NULL else 0), readable, row, i, offset
         )
         if self.log is not None:
-            self.hear()
+            self.hear(i)
             if not self.keep_events:
                 self.log.forget()
         return 0
@@ -176,10 +177,9 @@ cdef class OrderReplay:
         cdef RouteQuery query
         cdef Decision decision
         cdef RequestFacts facts
-        facts.input_tokens = facts.session = facts.tenant = facts.time_ns = -1
+        facts.input_tokens = facts.session = facts.tenant = -1
         self.tell_facts(&facts, i)
-        query.now.request = self.request
-        query.now.time_ns = max(facts.time_ns, <int64_t>0)
+        query.now = self.moment_of(i)
         query.keys = keys
         query.blocks = n
         query.tokens = facts.input_tokens
@@ -189,6 +189,13 @@ cdef class OrderReplay:
         row.best_blocks = decision.best
         row.predicted_blocks = decision.predicted
         return decision.worker
+
+    @cython.final
+    cdef Moment moment_of(self, int64_t i) noexcept nogil:
+        cdef Moment now
+        now.request = self.request
+        now.time_ns = self.time_ns[i] if self.time_ns != NULL else 0
+        return now
 
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil:
         """Get one worker ready for a batch of keys."""
@@ -246,13 +253,13 @@ cdef class OrderReplay:
         if self.facts != NULL:
             memcpy(&facts.input_tokens, self.facts + i * FACT_COUNT, FACT_COUNT * sizeof(int32_t))
 
-    cdef int hear(self) except -1 nogil:
-        """Pass on to the index the events that it does not know yet."""
+    cdef int hear(self, int64_t i) except -1 nogil:
+        """Pass on to the routers the events that they do not know yet, which happen with request i of the batch."""
         cdef int64_t first = self.heard - self.log.forgotten
         if first == self.log.size:
             return 0
         if self.dispatcher is not None:
-            self.dispatcher.hear(self.log, max(first, <int64_t>0))
+            self.dispatcher.hear(self.log, max(first, <int64_t>0), self.moment_of(i))
         if debug_build:
             with gil:
                 self.check_events(max(first, <int64_t>0))

@@ -80,6 +80,8 @@ class Plan:
         for name, part in (("tokens", self.tokens), ("policy", self.policy), ("router", self.router)):
             if part is not None:
                 settings[name] = part.to_dict()
+        if self.config.index is not None and self.config.index.predicts and self.config.index.capacity is None:
+            settings["index"]["ttl"] = self.config.index.lifetime
         if self.block_bytes is not None:
             settings["block_bytes"] = self.block_bytes
         if self.config.capacity != "infinite" and capacity_blocks is not None:

@@ -16,17 +16,14 @@ cdef struct Decision:
 
 cdef class Dispatcher:
     cdef readonly KvbmIndex truth
-    cdef readonly list routers
-    cdef PyObject** router_of
-    cdef LoadLedger ledger
+    cdef readonly list views
     cdef readonly int32_t workers
+    cdef LoadLedger ledger
+    cdef PyObject** view_of
+    cdef int32_t count
     cdef int32_t* overlap
-    cdef int32_t* tier_overlap
-    cdef int32_t* held
 
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
-    cdef int hear(self, EventLog log, int64_t first) except -1 nogil
+    cdef int hear(self, EventLog log, int64_t first, Moment now) except -1 nogil
     cdef int dispatch(self, RouteQuery* query, Decision* decision) except -1 nogil
-    cdef int decide(self, PyObject* router, RouteQuery* query, Decision* decision) except -1 nogil
-    cdef int ask(self, PyObject* router, KvbmIndex index, RouteQuery* query) except -1 nogil
-    cdef int refuse_worker(self, PyObject* router, int32_t worker) except -1 nogil
+    cdef int decide(self, PyObject* view, RouteQuery* query, Decision* decision) except -1 nogil

@@ -39,9 +39,10 @@ cdef inline void add(int64_t* figures, int32_t worker, int64_t value) noexcept n
 
 
 cdef bint passed(Span span, Moment since, Moment now) noexcept nogil:
-    """Whether ``span`` is over. One of 0 requests is over at the next one; one of 0 ns is over at once."""
-    if span.length < 0:
-        return False
+    """Whether ``span`` is over; one of nothing is over at once, and one of n requests when n more have come
+    between."""
+    if span.length <= 0:
+        return span.length == 0
     if span.timed:
         return now.time_ns - since.time_ns >= span.length
     return now.request - since.request > span.length

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kvbench.cache import make_seen
 from kvbench.replays.order import COUNTS
 from kvbench.replays.tiered import TieredReplay, tier_columns
-from kvbench.routing import Dispatcher, KvbmIndex, PythonRouter, RouterContext, RouteRequest
+from kvbench.routing import Dispatcher, KvbmIndex, PythonRouter, RouterContext, RouteRequest, RouterView
 from kvbench.testing.strategies import Keys, keys_of
 from tests.cache.stack_model import Settings
 from tests.cache.test_stack import Shape, Stacks, shapes
@@ -52,7 +52,7 @@ class Machine(RuleBasedStateMachine):
         self.router = ToWorker(RouterContext(shape.workers, 0))
         self.replay = TieredReplay(
             self.stacks.stacks,
-            dispatcher=Dispatcher(self.index, [self.router]),
+            dispatcher=Dispatcher(self.index, [RouterView(self.router, self.index)]),
             log=self.stacks.log,
             seen=self.stacks.seen,
             keep_events=True,
