@@ -68,11 +68,12 @@ def kvbench_router_policies() -> Iterator[RouterPolicySpec]:
     for name, preset in router_presets().items():
         spec = known[preset["policy"]]
         params = tuple(replace(param, default=preset["params"].get(param.name, param.default)) for param in spec.params)
-        yield replace(spec, name=name, help=preset["help"], params=params, source=preset["source"])
+        about = {key: preset.get(key, "") for key in ("help", "source", "index")}
+        yield replace(spec, name=name, params=params, **about)
 
 
 def router_presets() -> dict[str, dict[str, Any]]:
-    """By name: the ``policy``, its ``params`` that differ from the defaults, ``help`` and ``source``."""
+    """By name: the ``policy``, its ``params`` that differ from the defaults, ``index``, ``help`` and ``source``."""
     return tomllib.loads((files("kvbench") / "routers" / "presets.toml").read_text("utf-8"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvbench.cli.tables import Printer, number, percent, print_clock, simple_table, times
-from kvbench.results.routing import ROUTING_FIGURES
+from kvbench.results.evenness import ROUTING_FIGURES
 
 if TYPE_CHECKING:
     from kvbench.config import RunConfig
@@ -25,10 +25,10 @@ def print_routers(result: MatrixResult, config: RunConfig) -> None:
     )
     out.print()
     table = simple_table(
-        "capacity", "policy", "router", "token", "block", "max/mean requests", "max/mean computed",
+        "capacity", "policy", "router", "index", "token", "block", "max/mean requests", "max/mean computed",
         "routed away tokens", "stale tokens",
     )  # fmt: skip
-    for column in (1, 2):
+    for column in (1, 2, 3):
         table.columns[column].justify = "left"
     for blocks in dict.fromkeys(cell["capacity_blocks"] for cell in cells):
         mine = [cell for cell in cells if cell["capacity_blocks"] == blocks]
@@ -36,10 +36,11 @@ def print_routers(result: MatrixResult, config: RunConfig) -> None:
         best = result.best(blocks)
         for cell in mine:
             mark = " *" if (cell["policy"], cell["router"]) in best else ""
-            table.add_row(capacity, cell["policy"], cell["router"] + mark, *_rates(cell["rates"]), *_figures(cell))
+            names = (capacity, cell["policy"], cell["router"] + mark, cell["index"])
+            table.add_row(*names, *_rates(cell["rates"]), *_figures(cell))
         for rates, name in BOUNDS.items():
             if mine[0][rates]["token"] is not None:
-                table.add_row(capacity, "–", name, *_rates(mine[0][rates]))
+                table.add_row(capacity, "–", name, "–", *_rates(mine[0][rates]))
     out.print(table)
     out.print()
     out.print("* best token rate of its capacity")

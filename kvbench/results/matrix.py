@@ -16,10 +16,10 @@ from kvbench.replays.engine import wants_bound as wants_bound_of
 from kvbench.replays.future import Future
 from kvbench.replays.plan import make_plan
 from kvbench.results.columns import RequestColumns
+from kvbench.results.evenness import ROUTING_FIGURES, routing_figures
 from kvbench.results.parquet import write_parquet
 from kvbench.results.rates import RATES
 from kvbench.results.result import RESULT_VERSION, plugin_versions, trace_facts, wall_clock_of
-from kvbench.results.routing import ROUTING_FIGURES, routing_figures
 from kvbench.results.run import open_configured
 from kvbench.results.totals import Totals
 
@@ -116,9 +116,7 @@ def run_matrix(
     manifest = {
         "version": RESULT_VERSION,
         **plugin_versions(plans, registry),
-        "config": plans[0].to_dict(None)
-        | {"capacity": config.capacity, "policy": [p.policy_name for p in plans]}
-        | ({"router": [p.router_name for p in plans]} if isinstance(config.router, list) else {}),
+        "config": _settings(config, plans),
         "trace": trace_facts(trace),
     }
     result = MatrixResult(manifest, [_record(cell, has_bound=has_bound) for cell in cells])
@@ -128,6 +126,15 @@ def run_matrix(
     if config.output is not None:
         _write(config, result)
     return result
+
+
+def _settings(config: RunConfig, plans: list[Plan]) -> dict[str, Any]:
+    """The configuration that the cells share, and lists of what they differ in."""
+    settings = plans[0].to_dict(None)
+    settings |= {"capacity": config.capacity, "policy": [plan.policy_name for plan in plans]}
+    if isinstance(config.router, list):
+        settings |= {"router": [plan.router_name for plan in plans], "index": [plan.index_name for plan in plans]}
+    return settings
 
 
 def _make_cells(plans: list[Plan], keyed: KeyedTrace) -> list[Cell]:
@@ -155,6 +162,7 @@ def _record(cell: Cell, *, has_bound: bool) -> dict[str, Any]:
     return {
         "policy": plan.policy_name,
         "router": plan.router_name,
+        "index": plan.index_name,
         "capacity": plan.config.capacity,
         "capacity_blocks": cell.core.capacity_blocks,
         "requests": totals.requests,
@@ -182,7 +190,7 @@ def _write(config: RunConfig, result: MatrixResult) -> None:
     ]
     rates = [f"{of}{name}_rate" for of in ("", "belady_", "infinite_") for name in RATES]
     # What is null in all rows has a type, too.
-    types = dict.fromkeys(rates, pa.float64()) | {"router": pa.string()}
+    types = dict.fromkeys(rates, pa.float64()) | {"router": pa.string(), "index": pa.string()}
     types |= {name: pa.float64() if "_over_" in name else pa.int64() for name in ROUTING_FIGURES}
     table = pa.Table.from_pylist(rows)
     schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in table.schema])

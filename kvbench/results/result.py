@@ -11,8 +11,8 @@ from blake3 import blake3
 
 from kvbench.plugins import own_version
 from kvbench.results.causes import explain_tiers
+from kvbench.results.evenness import routing_figures
 from kvbench.results.requests import MISS_REASONS, TIER_REASONS
-from kvbench.results.routing import routing_figures
 from kvbench.results.tiers import tier_records
 from kvbench.specs import HashAlgorithmSpec
 

@@ -142,3 +142,14 @@ def test_the_longest_match_alone_sends_a_whole_trace_to_one_worker(mooncake: Any
         result = kvbench.replay(mooncake(name), router=router, registry=REGISTRY, **settings)
         assert result.rates["token"] == pytest.approx(tokens, abs=0.001)
         assert result.summary["workers"]["max_over_mean_input_tokens"] == pytest.approx(load, abs=0.005)
+
+
+def test_a_preset_brings_the_index_of_the_original_unless_the_run_names_one(make_trace: Any) -> None:
+    trace = make_trace([[i % 20, 100 + i] for i in range(200)])
+    settings: dict[str, Any] = {"workers": 4, "capacity": 4, "router": "ray-prefix", "registry": REGISTRY}
+    guessed = kvbench.replay(trace, **settings)
+    assert guessed.manifest["config"]["index"]["mode"] == "approximate"
+    told = kvbench.replay(trace, **settings, index={"mode": "events"})
+    assert told.manifest["config"]["index"] == {"mode": "events", "copies": "set"}
+    stale = [result.summary["workers"]["stale_tokens"] for result in (guessed, told)]
+    assert stale[0] > 0 == stale[1]
