@@ -88,6 +88,12 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
     if summary["workers"]["count"] > 1:
         out.print(_workers(summary))
         out.print()
+    if "routing" in summary:
+        from kvbench.cli.routingtables import routing_tables
+
+        for table in routing_tables(summary["routing"], summary["tokens"]["input"]):
+            out.print(table)
+            out.print()
     for line in _remarks(result, config):
         out.print(escape(line))
     print_clock(out, result.wall_clock)

@@ -74,13 +74,14 @@ class Core:
         direct = dense and workers <= DIRECT_TABLE_WORKERS
         self.log = EventLog() if keep_events or workers > 1 else None
         self.tiers = [self._make_tier(worker, direct) for worker in range(workers)]
+        self.dispatcher = (
+            make_dispatcher(plan, dense=dense, capacity_blocks=capacity_blocks, block_tokens=self.block_tokens)
+            if workers > 1
+            else None
+        )
         self._replay = OrderReplay(
             self.tiers,
-            dispatcher=make_dispatcher(
-                plan, dense=dense, capacity_blocks=capacity_blocks, block_tokens=self.block_tokens
-            )
-            if workers > 1
-            else None,
+            dispatcher=self.dispatcher,
             log=self.log,
             seen=make_seen(dense, self.tiers[0].direct_table if workers == 1 else None)
             if plan.config.seen == "exact"

@@ -95,13 +95,14 @@ class TieredCore:
         ]
         self._link()
         self.stacks = [self._make_stack(worker) for worker in range(workers)]
+        self.dispatcher = (
+            make_dispatcher(plan, dense=dense, capacity_blocks=self._first_blocks(), block_tokens=self._block_tokens)
+            if workers > 1
+            else None
+        )
         self._replay = TieredReplay(
             self.stacks,
-            dispatcher=make_dispatcher(
-                plan, dense=dense, capacity_blocks=self._first_blocks(), block_tokens=self._block_tokens
-            )
-            if workers > 1
-            else None,
+            dispatcher=self.dispatcher,
             log=self.log,
             seen=self._seen,
             keep_events=keep_events,

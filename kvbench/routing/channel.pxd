@@ -6,7 +6,7 @@ from kvbench.routing.feed cimport EventFeed
 from kvbench.routing.load cimport Moment, Span
 
 
-# Events of one worker that travel together.
+# Events of one source that travel together.
 cdef struct Message:
     Moment sent
     Event* events
@@ -14,7 +14,7 @@ cdef struct Message:
     int32_t worker, epoch
 
 
-# What a worker has to send.
+# What a source has to send.
 cdef struct Outbox:
     Message waiting        # events collected; sent: when the first one came
     Message held           # a message that the next one overtakes, or none
@@ -30,8 +30,8 @@ cdef class EventChannel:
     cdef double loss, duplication, reorder
     cdef Stream stream
     cdef Outbox* outboxes
-    cdef int32_t workers
-    cdef int32_t* collecting         # a ring of the workers that have events waiting, in the order of their first
+    cdef int32_t sources
+    cdef int32_t* collecting         # a ring of the sources that have events waiting, in the order of their first
     cdef int64_t first_collecting, count_collecting
     cdef Message* flight             # a ring of messages under way
     cdef int64_t room, first, count
@@ -41,6 +41,7 @@ cdef class EventChannel:
 
     cdef int collect(self, EventLog log, int64_t start, Moment now) except -1 nogil
     cdef int collect_event(self, const Event* event, Moment now) except -1 nogil
+    cdef int put(self, int32_t source, const Event* event, Moment now) except -1 nogil
     cdef bint starts_again(self, EventLog log, int64_t at) noexcept nogil
     cdef int advance(self, Moment now) except -1 nogil
     cdef int send(self, int32_t worker, Moment at) except -1 nogil

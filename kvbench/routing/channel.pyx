@@ -1,6 +1,7 @@
 """The way of events from the workers to a router's index, which takes time and may lose some (semantics §8.3).
 
-A worker collects its events for the coalescing time and sends them as one message. A message is
+A worker, or a store that several share, collects its events for the coalescing time and sends them
+as one message. A message is
 lost, doubled, or overtaken by the worker's next one with given odds; else it arrives after the
 delay. The router reads what has arrived, a batch a cycle. All draws come from a seeded stream;
 with every setting at zero the index hears at once, before the next request is routed.
@@ -11,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from kvbench.cache.events cimport CLEAR, RESTART, Event, EventLog
+from kvbench.cache.events cimport CLEAR, DELETE, INSERT, MOVE, RESTART, Event, EventLog
 from kvbench.memory cimport no_memory
 from kvbench.rng cimport stream_next, stream_seed
 from kvbench.routing.feed cimport EventFeed
@@ -40,7 +41,7 @@ cdef class EventChannel:
     def __cinit__(self, EventFeed feed, *, coalesce=Lag(requests=0), delay=Lag(requests=0), cycle=Lag(requests=0),
                   int64_t batch=0, double loss=0, double duplication=0, double reorder=0, uint64_t seed=0):
         self.feed = feed
-        self.workers = feed.workers
+        self.sources = feed.count
         self.coalesce = make_span(coalesce)
         self.delay = make_span(delay)
         self.cycle = make_span(cycle)
@@ -49,16 +50,16 @@ cdef class EventChannel:
         self.duplication = duplication
         self.reorder = reorder
         stream_seed(&self.stream, seed)
-        self.outboxes = <Outbox*>calloc(self.workers, sizeof(Outbox))
-        self.collecting = <int32_t*>calloc(self.workers, sizeof(int32_t))
+        self.outboxes = <Outbox*>calloc(self.sources, sizeof(Outbox))
+        self.collecting = <int32_t*>calloc(self.sources, sizeof(int32_t))
         if self.outboxes == NULL or self.collecting == NULL:
-            no_memory("event channel", self.workers)
+            no_memory("event channel", self.sources)
         self.grow()
 
     def __dealloc__(self):
         cdef int64_t i
         if self.outboxes != NULL:
-            for i in range(self.workers):
+            for i in range(self.sources):
                 free(self.outboxes[i].waiting.events)
                 free(self.outboxes[i].held.events)
         if self.flight != NULL:
@@ -74,7 +75,7 @@ cdef class EventChannel:
         cdef int64_t i, found = -<int64_t>self.read
         for i in range(self.first, self.count):
             found += self.flight[i & (self.room - 1)].count
-        for i in range(self.workers):
+        for i in range(self.sources):
             found += self.outboxes[i].waiting.count + self.outboxes[i].held.count
         return found
 
@@ -99,6 +100,8 @@ cdef class EventChannel:
         cdef const Event* other
         cdef int32_t t, stores = 0
         cdef int64_t i
+        if event.reason != RESTART or self.feed.index.group[event.tier] > 1:
+            return False
         for t in range(self.feed.index.tiers):
             if self.feed.index.group[t] == 1:
                 stores += self.feed.index.ranks[t]
@@ -113,7 +116,25 @@ cdef class EventChannel:
         return stores == 0
 
     cdef int collect_event(self, const Event* event, Moment now) except -1 nogil:
-        cdef Outbox* box = &self.outboxes[event.worker]
+        """Let who tells of the event's place collect it. A move between places of different sources is told by
+        both."""
+        cdef int32_t source = self.feed.source_of(event.tier, event.store)
+        cdef int32_t other
+        cdef Event part = event[0]
+        if event.kind == MOVE:
+            other = self.feed.source_of(event.source, event.source_store)
+            if other != source:
+                part.kind = DELETE
+                part.tier = event.source
+                part.store = event.source_store
+                self.put(other, &part, now)
+                part = event[0]
+                part.kind = INSERT
+        return self.put(source, &part, now)
+
+    cdef int put(self, int32_t source, const Event* event, Moment now) except -1 nogil:
+        """Add an event to what a source collects."""
+        cdef Outbox* box = &self.outboxes[source]
         cdef Message* message = &box.waiting
         cdef Event* events
         if message.count == message.room:
@@ -126,10 +147,11 @@ cdef class EventChannel:
             message.sent = now
         if not box.listed:
             box.listed = True
-            self.collecting[self.count_collecting % self.workers] = event.worker
+            self.collecting[self.count_collecting % self.sources] = source
             self.count_collecting += 1
         events = &message.events[message.count]
         events[0] = event[0]
+        events.worker = source
         events.sequence = box.numbered
         box.numbered += 1
         message.count += 1
@@ -140,7 +162,7 @@ cdef class EventChannel:
         cdef int32_t worker
         cdef Moment at
         while self.first_collecting < self.count_collecting:
-            worker = self.collecting[self.first_collecting % self.workers]
+            worker = self.collecting[self.first_collecting % self.sources]
             at = self.outboxes[worker].waiting.sent
             if not passed(self.coalesce, at, now):
                 break
@@ -256,10 +278,10 @@ cdef class EventChannel:
         cdef int32_t w
         cdef Moment now
         while self.first_collecting < self.count_collecting:
-            w = self.collecting[self.first_collecting % self.workers]
+            w = self.collecting[self.first_collecting % self.sources]
             self.first_collecting += 1
             self.send(w, self.outboxes[w].waiting.sent)
-        for w in range(self.workers):
+        for w in range(self.sources):
             if self.outboxes[w].held.count:
                 self.post(&self.outboxes[w].held)
                 memset(&self.outboxes[w].held, 0, sizeof(Message))

@@ -13,7 +13,7 @@ cdef struct Range:
     int64_t end
 
 
-# What has been heard of one worker.
+# What has been heard of one source: a worker, or a store that several share.
 cdef struct Source:
     int64_t next           # the number that is due
     int32_t epoch
@@ -26,8 +26,11 @@ cdef class EventFeed:
     cdef readonly KvbmIndex index
     cdef Source* sources
     cdef int32_t workers
+    cdef readonly int32_t count      # of sources
+    cdef int32_t* first_source       # tier -> number of the source of its first shared store
     cdef readonly int64_t applied, duplicates, gaps, missing, late, restarts, outdated
 
+    cdef int32_t source_of(self, int32_t tier, int32_t store) noexcept nogil
     cdef int receive_event(self, const Event* event, int32_t epoch) except -1 nogil
     cdef int restart(self, int32_t worker, int32_t epoch) except -1 nogil
     cdef int note_gap(self, Source* source, int64_t first, int64_t end) except -1 nogil

@@ -1,6 +1,7 @@
 """Events as they arrive: numbered by their worker, some of them twice, late, or never.
 
-Each worker numbers its events from 0. What has been heard before is dropped; a number that is
+Each worker numbers its events from 0; so does each store that several workers share, whose events are
+none of theirs (its source has a number above the workers'). What has been heard before is dropped; a number that is
 skipped is a gap, and what the index believes of that worker may be stale from then on; an event
 that comes late after all fills its gap, and counts as it would have in time. A worker that starts
 again forgets what it held, and so does the index.
@@ -21,7 +22,7 @@ cdef enum:
 
 @cython.final
 cdef class EventFeed:
-    """Feeds ``index`` with numbered events.
+    """Feeds ``index`` with numbered events. ``count`` sources send them; the first ones are the workers.
 
     Counters: events ``applied``, ``duplicates`` dropped, ``gaps`` found, the events ``missing`` in them
     as of now, ``late`` ones that filled a gap, ``restarts`` of workers, and ``outdated`` events of a life
@@ -29,22 +30,35 @@ cdef class EventFeed:
     """
 
     def __cinit__(self, KvbmIndex index):
-        cdef int32_t w
+        cdef int32_t t
         self.index = index
-        self.workers = index.workers
-        self.sources = <Source*>calloc(self.workers, sizeof(Source))
+        self.workers = self.count = index.workers
+        self.first_source = <int32_t*>calloc(index.tiers, sizeof(int32_t))
+        if self.first_source == NULL:
+            no_memory("event feed", index.tiers)
+        for t in range(index.tiers):
+            self.first_source[t] = self.count
+            if index.group[t] > 1:
+                self.count += (self.workers + index.group[t] - 1) // index.group[t]
+        self.sources = <Source*>calloc(self.count, sizeof(Source))
         if self.sources == NULL:
-            no_memory("event feed", self.workers)
+            no_memory("event feed", self.count)
 
     def __dealloc__(self):
         cdef int32_t w
         if self.sources != NULL:
-            for w in range(self.workers):
+            for w in range(self.count):
                 free(self.sources[w].missing)
         free(self.sources)
+        free(self.first_source)
+
+    cdef int32_t source_of(self, int32_t tier, int32_t store) noexcept nogil:
+        """Who tells of a store: its worker, or itself if it is shared."""
+        cdef int32_t owner = store // self.index.ranks[tier]
+        return owner if self.index.group[tier] == 1 else self.first_source[tier] + owner
 
     cdef int receive_event(self, const Event* event, int32_t epoch) except -1 nogil:
-        """Take in one event. ``epoch`` counts the lives of its worker; without one (NO_EPOCH), number 0
+        """Take in one event of the source ``event.worker``. ``epoch`` counts the lives of that; without one (NO_EPOCH), number 0
         after higher ones is a new life."""
         cdef Source* source = &self.sources[event.worker]
         if epoch == NO_EPOCH:
@@ -74,7 +88,7 @@ cdef class EventFeed:
         source.next = 0
         source.ranges = 0
         source.stale = False
-        return self.index.clear_worker(worker)
+        return self.index.clear_worker(worker) if worker < self.workers else 0
 
     cdef int note_gap(self, Source* source, int64_t first, int64_t end) except -1 nogil:
         self.gaps += 1
@@ -146,8 +160,8 @@ cdef class EventFeed:
 
     cdef int check(self, const Event* event) except -1:
         """Raise ValueError for an event of a worker or a place that is not there."""
-        if not 0 <= event.worker < self.workers:
-            raise ValueError(f"event of worker {event.worker}; workers are 0 to {self.workers - 1}")
+        if not 0 <= event.worker < self.count:
+            raise ValueError(f"event of worker {event.worker}; sources are 0 to {self.count - 1}")
         if event.kind > CLEAR:
             raise ValueError(f"event of kind {event.kind}; kinds are 0 to {CLEAR}")
         self.check_place(event.tier, event.store)
@@ -163,7 +177,7 @@ cdef class EventFeed:
         return 0
 
     @property
-    def stale_workers(self):
-        """Workers of whose events some have been missed since they started."""
+    def stale_sources(self):
+        """Sources of whose events some have been missed since they started."""
         cdef int32_t w
-        return [w for w in range(self.workers) if self.sources[w].stale]
+        return [w for w in range(self.count) if self.sources[w].stale]
