@@ -168,7 +168,7 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(result.to_dict()), indent=2).decode())
         return
-    from kvbench.cli.routertables import print_routers
+    from kvbench.cli.routermatrix import print_routers
     from kvbench.cli.tables import print_matrix, print_replay
 
     show: Any = print_matrix if config.is_matrix else print_replay

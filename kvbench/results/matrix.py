@@ -16,7 +16,7 @@ from kvbench.replays.engine import wants_bound as wants_bound_of
 from kvbench.replays.future import Future
 from kvbench.replays.plan import make_plan
 from kvbench.results.columns import RequestColumns
-from kvbench.results.evenness import ROUTING_FIGURES, routing_figures
+from kvbench.results.evenness import EVENNESS, evenness
 from kvbench.results.parquet import write_parquet
 from kvbench.results.rates import RATES
 from kvbench.results.result import RESULT_VERSION, plugin_versions, trace_facts, wall_clock_of
@@ -159,6 +159,7 @@ def _pooled(cell: Cell) -> int | None:
 def _record(cell: Cell, *, has_bound: bool) -> dict[str, Any]:
     totals, plan = cell.totals, cell.plan
     has_ids = cell.core.has_keys
+    routed = has_ids and plan.router is not None
     return {
         "policy": plan.policy_name,
         "router": plan.router_name,
@@ -169,7 +170,9 @@ def _record(cell: Cell, *, has_bound: bool) -> dict[str, Any]:
         "asked_blocks": totals.counts["blocks"],
         "hit_tokens": totals.hits.tokens,
         **{name: totals.counts[name] for name in COUNTED},
-        **routing_figures(totals, cell.core.block_tokens),
+        **evenness(totals),
+        "routed_away_tokens": totals.routing.routed_away if routed else None,
+        "stale_tokens": totals.routing.stale if routed else None,
         "rates": totals.rates(totals.hits, known=has_ids),
         "belady_rates": totals.rates(totals.belady, known=has_bound),
         "infinite_rates": totals.rates(totals.infinite, known=has_ids and plan.config.seen == "exact"),
@@ -191,7 +194,7 @@ def _write(config: RunConfig, result: MatrixResult) -> None:
     rates = [f"{of}{name}_rate" for of in ("", "belady_", "infinite_") for name in RATES]
     # What is null in all rows has a type, too.
     types = dict.fromkeys(rates, pa.float64()) | {"router": pa.string(), "index": pa.string()}
-    types |= {name: pa.float64() if "_over_" in name else pa.int64() for name in ROUTING_FIGURES}
+    types |= dict.fromkeys(("routed_away_tokens", "stale_tokens"), pa.int64()) | dict.fromkeys(EVENNESS, pa.float64())
     table = pa.Table.from_pylist(rows)
     schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in table.schema])
     with write_parquet([(config.output or "", schema)], force=config.force) as (writer,):

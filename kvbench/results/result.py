@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from kvbench.plugins import own_version
 from kvbench.results.causes import explain_tiers
-from kvbench.results.evenness import routing_figures
+from kvbench.results.evenness import evenness
 from kvbench.results.requests import MISS_REASONS, TIER_REASONS
 from kvbench.results.routing import routing_record
 from kvbench.results.tiers import tier_records
@@ -139,7 +139,7 @@ def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[s
         "infinite_rates": totals.rates(totals.infinite, known=has_seen),
         "blocks": _blocks(totals, engine) if has_ids else None,
         "misses": _misses(totals, has_ids=has_ids, has_seen=has_seen),
-        "workers": _workers(totals, engine, trace.facts.block_tokens),
+        "workers": _workers(totals, engine),
         "capacity_blocks": engine.capacity_blocks,
     }
     if engine.core.dispatcher is not None and has_ids:
@@ -190,14 +190,14 @@ def _misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int |
     return misses
 
 
-def _workers(totals: Totals, engine: Engine, block_tokens: int | None) -> dict[str, Any]:
+def _workers(totals: Totals, engine: Engine) -> dict[str, Any]:
     requests = totals.worker_requests.tolist()
     tokens = totals.worker_input_tokens.tolist()
     hits = totals.worker_hit_tokens.tolist()
     several = totals.workers > 1
     return {
         "count": totals.workers,
-        **routing_figures(totals, block_tokens),
+        **evenness(totals),
         "best_blocks": totals.counts["best_blocks"] if several else None,
         "predicted_blocks": totals.counts["predicted_blocks"] if several else None,
         "each": [

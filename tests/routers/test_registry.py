@@ -151,5 +151,5 @@ def test_a_preset_brings_the_index_of_the_original_unless_the_run_names_one(make
     assert guessed.manifest["config"]["index"]["mode"] == "approximate"
     told = kvbench.replay(trace, **settings, index={"mode": "events"})
     assert told.manifest["config"]["index"] == {"mode": "events", "copies": "set"}
-    stale = [result.summary["workers"]["stale_tokens"] for result in (guessed, told)]
+    stale = [result.summary["routing"]["stale_tokens"] for result in (guessed, told)]
     assert stale[0] > 0 == stale[1]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvbench.cli.routingtables import TOKENS
 from kvbench.cli.tables import Printer, number, percent, print_clock, simple_table, times
-from kvbench.results.evenness import ROUTING_FIGURES
+from kvbench.results.evenness import EVENNESS
 
 if TYPE_CHECKING:
     from kvbench.config import RunConfig
@@ -44,9 +45,8 @@ def print_routers(result: MatrixResult, config: RunConfig) -> None:
     out.print(table)
     out.print()
     out.print("* best token rate of its capacity")
-    for name in ("max_over_mean_computed_tokens", "routed_away_tokens", "stale_tokens"):
-        title = name.removesuffix("_tokens").replace("max_over_mean", "max/mean").replace("_", " ")
-        out.print(f"{title}: {ROUTING_FIGURES[name]}")
+    out.print(f"max/mean computed: {EVENNESS['max_over_mean_computed_tokens']}")
+    out.print(f"routed away: {TOKENS['routed_away']}; stale: {TOKENS['stale']}")
     if config.output:
         out.print(f"wrote {config.output}")
     print_clock(out, result.wall_clock)
