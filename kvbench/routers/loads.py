@@ -54,7 +54,7 @@ def two_of(router: Router) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
 
 
 class Throughput(Router):
-    """The worker with the fewest tokens a request: twice the mean of its prompts' tokens.
+    """The worker with the fewest tokens a request: twice the mean prompt of its requests in flight.
 
     The original adds the mean of the tokens generated, which no router of an order replay hears of.
 
@@ -62,7 +62,7 @@ class Throughput(Router):
     """
 
     def score(self, request: RouteRequest) -> Scores:
-        return -2.0 * self.known.assigned_tokens / np.maximum(self.known.assigned_requests, 1)
+        return -2.0 * self.known.tokens / np.maximum(self.known.requests, 1)
 
 
 class VllmDataParallel(Router):

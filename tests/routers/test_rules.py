@@ -279,7 +279,7 @@ def test_the_least_load_and_the_most() -> None:
     assert Rig("least-loaded", requests=[3, 1, 1, 2]).chosen() == {1, 2}
     assert Rig("least-loaded,signal=tokens", requests=[3, 1, 1, 2], tokens=[0, 1, 1, 1]).chosen() == {0}
     assert Rig("aibrix-least-gpu-cache", kv_usage=[0.5, 0.25]).chosen() == {1}
-    assert Rig("aibrix-throughput", assigned_tokens=[90, 80], assigned_requests=[3, 2]).chosen() == {0}
+    assert Rig("aibrix-throughput", tokens=[90, 80], requests=[3, 2]).chosen() == {0}
     assert Rig("always-busiest", requests=[3, 1, 1, 2]).chosen() == {0}
 
 
