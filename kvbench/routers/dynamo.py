@@ -31,6 +31,9 @@ class DynamoKv(Router):
     worker's excess of prefill blocks over the least. Without ``track_prefill`` (a pool that decodes)
     cost = max(decode - credit, 0) + request_weight · active requests.
 
+    Dynamo counts blocks that active requests share once; here each request counts its own. There is no
+    shared cache beyond the workers, as by Dynamo's default.
+
     ``temperature`` 0 takes a lowest cost, equal ones by an even draw; T > 0 draws worker w with a
     probability in proportion to exp(-(cost - min) / ((max - min) · T)).
     """
