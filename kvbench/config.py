@@ -16,6 +16,7 @@ from kvbench.atomic import same_file
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.presets import with_preset
+from kvbench.routeconfig import MAX_ROUTERS, ChannelConfig, IndexConfig, LoadConfig, parse_table
 from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, parse_tier
 from kvbench.units import MAX_TOKENS
 
@@ -45,7 +46,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``shared_blocks``  leading blocks of each prompt (a system prompt) that all tenants share; what
                       follows stays each tenant's own.
     ``workers``       engine replicas, each with a cache of its own.
-    ``router``        who serves a request; None: max-prefix if there are several workers.
+    ``router``        who serves a request; None: max-prefix if there are several workers. Several: one cell each.
+    ``routers``       routers in front of the workers, each with a view of its own; requests go to them in turn.
+    ``index``         how a router knows who holds what (see :class:`~kvbench.routeconfig.IndexConfig`).
+    ``event_channel``  how events reach its index (see :class:`~kvbench.routeconfig.ChannelConfig`).
+    ``load``          what it knows of the workers' load (see :class:`~kvbench.routeconfig.LoadConfig`).
     ``capacity``      of each worker: blocks (``10k``), bytes (``64GiB``), a share of the trace's
                       distinct blocks (``10%``), or ``infinite``. Several: one cell each.
     ``policy``        eviction policy; None: lru, unless the capacity is infinite. Several: one cell each.
@@ -87,7 +92,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tails: Literal["drop", "keep"] = "drop"
     shared_blocks: int = 0
     workers: int = 1
-    router: PartChoice | None = None
+    router: PartChoice | list[PartChoice] | None = None
+    routers: int | None = None
+    index: IndexConfig | None = None
+    event_channel: ChannelConfig | None = None
+    load: LoadConfig | None = None
     capacity: Capacity | list[Capacity] = "infinite"
     policy: PartChoice | list[PartChoice] | None = None
     order: Literal["tail-first", "head-first", "access"] = "tail-first"
@@ -127,8 +136,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"--block-tokens = {self.block_tokens} must be at most {MAX_TOKENS:,}")
         if self.shared_blocks < 0:
             raise ConfigError(f"--shared-blocks = {self.shared_blocks} must not be negative")
-        if self.workers == 1 and self.router is not None:
-            raise ConfigError("--router has no effect with one worker; give --workers, or leave it out")
+        self._check_routing()
         if self.tiers is None:
             self._check_without_tiers()
         else:
@@ -149,6 +157,22 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             if any(same_file(path, other) for other in files[:at]):
                 raise ConfigError(f"--output, --events and --timeline name the same file, {path}")
         return self
+
+    def _check_routing(self) -> None:
+        for name in ("router", "routers", "index", "event_channel", "load"):
+            if self.workers == 1 and getattr(self, name) is not None:
+                raise ConfigError(f"{option(name)} has no effect with one worker; give --workers, or leave it out")
+        if self.routers is not None and not 1 <= self.routers <= MAX_ROUTERS:
+            raise ConfigError(f"--routers = {self.routers} must be from 1 to {MAX_ROUTERS:,}")
+        mode = "events" if self.index is None else self.index.mode
+        if self.index is not None:
+            self.index.check()
+        if self.event_channel is not None:
+            self.event_channel.check()
+            if mode in ("approximate", "oracle"):
+                raise ConfigError(f"--event-channel has no effect with --index {mode}, which hears no events")
+        if self.load is not None:
+            self.load.check(self.routers or 1)
 
     def _check_without_tiers(self) -> None:
         if self.capacity == "infinite" and self.policy is not None:
@@ -271,22 +295,28 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_matrix(self) -> bool:
-        """Whether several policies or capacities are asked for."""
-        return isinstance(self.capacity, list) or isinstance(self.policy, list)
+        """Whether several policies, routers or capacities are asked for."""
+        return any(isinstance(each, list) for each in (self.capacity, self.policy, self.router))
 
     def cells(self) -> list[RunConfig]:
-        """One configuration for each policy and capacity, capacities in the outer loop."""
+        """One configuration for each capacity, policy and router, capacities in the outer loop."""
         capacities = self.capacity if isinstance(self.capacity, list) else [self.capacity]
         policies = self.policy if isinstance(self.policy, list) else [self.policy]
+        routers = self.router if isinstance(self.router, list) else [self.router]
         return [
-            msgspec.structs.replace(self, capacity=capacity, policy=policy).check()
+            msgspec.structs.replace(self, capacity=capacity, policy=policy, router=router).check()
             for capacity in capacities
             for policy in policies
+            for router in routers
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain values; those that are None are left out."""
-        return {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
+        settings = {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
+        for name, _, _ in ROUTING_TABLES:
+            if name in settings:
+                settings[name] = {key: value for key, value in settings[name].items() if value is not None}
+        return settings
 
 
 TELLS_OF_TIERS = (
@@ -294,6 +324,14 @@ TELLS_OF_TIERS = (
     *("faults", "retries", "timeline", "timeline_every"),
 )
 """Settings that mean nothing without tiers."""
+
+
+ROUTING_TABLES: tuple[tuple[str, type[Any], str | None], ...] = (
+    ("index", IndexConfig, "mode"),
+    ("event_channel", ChannelConfig, None),
+    ("load", LoadConfig, None),
+)
+"""Settings that are tables, typed as ``key=value,…``; the first value may do without the key named last."""
 
 
 def option(name: str) -> str:
@@ -332,6 +370,12 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
             raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
     if "tiers" in settings and isinstance(settings["tiers"], (list, tuple)):
         settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
+    for name, kind, first in ROUTING_TABLES:
+        given = settings.get(name)
+        if isinstance(given, str):
+            settings[name] = parse_table(given, kind, option(name), first=first)
+        elif isinstance(given, kind):
+            settings[name] = msgspec.to_builtins(given)
     if isinstance(settings.get("preset"), str):
         settings = with_preset(settings)
     capacity = settings.get("capacity")
@@ -341,7 +385,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
         config = msgspec.convert(settings, RunConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}{error}") from None
-    for name in ("capacity", "policy"):
+    for name in ("capacity", "policy", "router"):
         if getattr(config, name) == []:
             raise ConfigError(f"{where}{name} is an empty list")
     config.cells()

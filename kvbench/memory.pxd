@@ -61,4 +61,8 @@ cdef class UInt64Memory(Memory):
     cdef uint64_t* data
 
 
+cdef class Int64Memory(Memory):
+    cdef int64_t* data
+
+
 cdef int no_memory(const char* what, int64_t wanted) except -1 nogil

@@ -8,3 +8,6 @@ class Int32Memory(Memory):
 
 class UInt64Memory(Memory):
     def __new__(cls, size: int) -> Self: ...
+
+class Int64Memory(Memory):
+    def __new__(cls, size: int) -> Self: ...

@@ -64,6 +64,14 @@ cdef class UInt64Memory(Memory):
         self.data = <uint64_t*>self.start
 
 
+cdef class Int64Memory(Memory):
+    """Signed 64-bit integers."""
+
+    def __cinit__(self, Py_ssize_t size):
+        self.setup(size, sizeof(int64_t), b"q")
+        self.data = <int64_t*>self.start
+
+
 cdef int no_memory(const char* what, int64_t wanted) except -1 nogil:
     """Raise the MemoryError for an allocation of ``wanted`` entries that failed."""
     with gil:

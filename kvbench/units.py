@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvbench.errors import ConfigError, shorten
 
@@ -37,6 +37,7 @@ BYTE_UNITS = {
     "PiB": 2**50,
 }
 COUNT_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+DURATION_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 TOKEN_UNITS = {"tok": 1, "ktok": 10**3, "Mtok": 10**6, "Gtok": 10**9}
 
 
@@ -66,6 +67,21 @@ def parse_count(text: str) -> int:
 def parse_tokens(text: str) -> int:
     """Tokens from ``512tok``, ``10ktok`` or ``3Mtok``."""
     return _scaled(text, TOKEN_UNITS, "a number of tokens")
+
+
+class Lag(NamedTuple):
+    """How long something takes: so many requests, or nanoseconds of the trace's clock."""
+
+    requests: int = 0
+    ns: int = 0
+
+
+def parse_lag(text: str) -> Lag:
+    """A lag from ``100`` or ``10k`` (requests), ``50ms``, ``1.5s``, ``2min`` or ``1h``."""
+    _, unit = split_quantity(text)
+    if unit in COUNT_UNITS:
+        return Lag(requests=parse_count(text))
+    return Lag(ns=_scaled(text, DURATION_UNITS, "a number of requests, or a time"))
 
 
 def unknown_unit(unit: str, units: Iterable[str]) -> str:

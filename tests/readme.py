@@ -37,7 +37,6 @@ from kvbench.specs import (
     AdmissionSpec,
     EvictionPolicySpec,
     HashAlgorithmSpec,
-    RouterPolicySpec,
     TokenDatabaseSpec,
     TraceFormatSpec,
     WorkloadSpec,
@@ -47,8 +46,8 @@ from kvbench.trace.schema import COLUMNS, TraceFacts
 
 ROOT = Path(__file__).parent.parent
 WALL_CLOCK = re.compile(r"^wall clock: .*$", re.MULTILINE)
-PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, RouterPolicySpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
-"""Kinds of the table of parts; devices and hash algorithms have tables of their own."""
+PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
+"""Kinds of the table of parts; routers, devices and hash algorithms have tables of their own."""
 
 STACK = (
     "gpu,capacity=2500",

@@ -60,6 +60,41 @@ def block_options(uses_of_bytes: str) -> Callable[[F], F]:
     return _all_of(options)
 
 
+def routing_options() -> Callable[[F], F]:
+    """What routers know, and how old it is. A lag is a number of requests or a time (50ms, 30s)."""
+    options = (
+        click.option(
+            "--routers",
+            type=int,
+            metavar="N",
+            help="Routers in front of the workers, each with a view of its own; requests go to them in turn.  "
+            "[default: 1]",
+        ),
+        click.option(
+            "--index",
+            metavar="MODE,KEY=VALUE,…",
+            help="How a router knows who holds what: by events, approximate (its own decisions, ttl=LAG or "
+            "capacity=BLOCKS of a worker), predictive (both), or oracle. copies=count: a worker may hold a block "
+            "several times.  [default: events]",
+        ),
+        click.option(
+            "--event-channel",
+            metavar="KEY=VALUE,…",
+            help="How events reach the index, as in coalesce=30s,batch=64,cycle=30s. Keys: coalesce, delay, cycle "
+            "(lags: requests, or a time like 50ms), batch (events read in a cycle), loss, duplication, reorder (shares "
+            "of messages).  [default: at once]",
+        ),
+        click.option(
+            "--load",
+            metavar="KEY=VALUE,…",
+            help="What routers know of load: window (lag for which a request is in flight), prefill_share of it, "
+            "period (lag between publications), sync (lag after which routers hear of each other's requests).  "
+            "[default: window of 8 requests a worker, published at once, no sync]",
+        ),
+    )
+    return _all_of(options)
+
+
 def tier_options() -> Callable[[F], F]:
     """The stack of tiers, and the model whose KV it holds."""
     options = (

@@ -12,11 +12,11 @@ from kvbench.cache import EventLog, Tier, make_seen
 from kvbench.errors import ConfigError
 from kvbench.eviction import EvictionPolicy, PolicyContext
 from kvbench.replays.belady import BeladyBound
+from kvbench.replays.dispatch import make_dispatcher, routing_columns
 from kvbench.replays.future import Future
 from kvbench.replays.keyed import Keyed, KeyedTrace
 from kvbench.replays.order import COUNTS, OrderReplay
 from kvbench.replays.tiers import TieredCore, tier_capacities, total_capacity
-from kvbench.routing import KvbmIndex, RouterContext, RouterPolicy
 from kvbench.seeds import stream_seed
 from kvbench.specs import EvictionPolicySpec
 
@@ -74,10 +74,14 @@ class Core:
         direct = dense and workers <= DIRECT_TABLE_WORKERS
         self.log = EventLog() if keep_events or workers > 1 else None
         self.tiers = [self._make_tier(worker, direct) for worker in range(workers)]
+        self.dispatcher = (
+            make_dispatcher(plan, dense=dense, capacity_blocks=capacity_blocks, block_tokens=self.block_tokens)
+            if workers > 1
+            else None
+        )
         self._replay = OrderReplay(
             self.tiers,
-            router=make_router(plan),
-            index=KvbmIndex(workers, dense) if workers > 1 else None,
+            dispatcher=self.dispatcher,
             log=self.log,
             seen=make_seen(dense, self.tiers[0].direct_table if workers == 1 else None)
             if plan.config.seen == "exact"
@@ -149,7 +153,7 @@ class Engine:
             bound = self.capacity_blocks and self.capacity_blocks * plan.config.workers
         else:
             capacities = resolve_tiers(plan, self.keyed)
-            self.core = TieredCore(plan, self.keyed, capacities, router=make_router(plan), keep_events=keep_events)
+            self.core = TieredCore(plan, self.keyed, capacities, keep_events=keep_events)
             bound = self.capacity_blocks = total_capacity(plan.tiers, capacities, plan.config.workers)
         self._bound_blocks = bound
         self._wants_bound = bound is not None and wants_bound(plan, self.keyed)
@@ -198,8 +202,10 @@ class Bound:
 def keyed_trace(trace: Trace, plans: list[Plan]) -> KeyedTrace:
     """The keyed trace that all of ``plans`` can share: they differ in policy and capacity at most."""
     columns = {column for plan in plans for column in columns_of(plan)}
-    if any(plan.tiers is not None for plan in plans):
-        columns.add("arrival_ns")  # ages of blocks are counted on the trace's clock
+    if any(plan.tiers is not None or plan.router is not None for plan in plans):
+        columns.add("arrival_ns")  # ages of blocks, and of what routers know, are counted on the trace's clock
+    for plan in plans:
+        columns |= set(routing_columns(plan, trace))
     return KeyedTrace(
         trace,
         plans[0].tokens,
@@ -299,15 +305,3 @@ def count_distinct(keyed: KeyedTrace) -> int:
 def _policy_name(plan: Plan) -> str:
     ahead = [spec.name for spec in policies_of(plan) if spec.looks_ahead]
     return f"eviction policy {ahead[0]}" if ahead else "the policy"
-
-
-def make_router(plan: Plan) -> RouterPolicy | None:
-    if plan.router is None:
-        return None
-    router = plan.router.make(RouterContext(plan.config.workers, stream_seed(plan.config.seed, "router")))
-    if not isinstance(router, RouterPolicy):
-        raise ConfigError(
-            f"router policy {plan.router.spec.name} made a {type(router).__name__}, "
-            "which is no kvbench.routing.RouterPolicy"
-        )
-    return router

@@ -5,8 +5,9 @@ from kvbench.cache.events cimport EventLog
 from kvbench.cache.seen cimport Seen
 from kvbench.cache.tier cimport Tier
 from kvbench.eviction.view cimport RequestFacts
+from kvbench.routing.dispatcher cimport Dispatcher
 from kvbench.routing.index cimport KvbmIndex
-from kvbench.routing.policy cimport RouterPolicy
+from kvbench.routing.load cimport Moment
 
 cdef enum:
     FACT_COUNT = 6
@@ -35,13 +36,12 @@ cdef struct Row:
 cdef class OrderReplay:
     cdef list places
     cdef PyObject** place_of
-    cdef RouterPolicy router
-    cdef KvbmIndex index
+    cdef Dispatcher dispatcher
+    cdef KvbmIndex index     # the dispatcher's true one
     cdef EventLog log
     cdef Seen seen
     cdef bint keep_events
     cdef readonly int64_t request
-    cdef int32_t* overlap
     cdef uint8_t* states
     cdef int64_t room
     cdef int64_t heard       # events of the log, from its start, that the index knows of
@@ -54,7 +54,8 @@ cdef class OrderReplay:
     cdef const uint8_t* partials
 
     cdef check_places(self)
-    cdef int hear(self) except -1 nogil
+    cdef int hear(self, int64_t i) except -1 nogil
+    cdef Moment moment_of(self, int64_t i) noexcept nogil
     cdef int check_events(self, int64_t first) except -1
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil
@@ -64,10 +65,10 @@ cdef class OrderReplay:
                    int64_t offset) except -1 nogil
     cdef int serve_at(self, PyObject* place, const uint64_t* keys, int32_t n, int32_t stored, int64_t readable,
                       Row* row, int64_t i, int64_t offset) except -1 nogil
+    cdef int32_t choose_worker(self, const uint64_t* keys, int32_t n, Row* row, int64_t i) except -1 nogil
     cdef int32_t limit_of(self, int64_t i, int32_t n) noexcept nogil
     cdef int note_outputs(self, const uint64_t* keys, const int32_t* slots, int32_t n, int32_t stored) except -1 nogil
     cdef void tell_facts(self, RequestFacts* facts, int64_t i) noexcept nogil
-    cdef int refuse_worker(self, int32_t worker) except -1 nogil
     cdef int explain(self, const uint64_t* keys, int32_t n, const int32_t* slots, Row* row) except -1 nogil
     cdef int note_truncated(self, const uint64_t* keys, int32_t n, Tier tier) except -1 nogil
     cdef int fit_states(self, int64_t n) except -1 nogil

@@ -6,8 +6,7 @@ from typing_extensions import disjoint_base
 
 from kvbench.cache.events import EventLog
 from kvbench.cache.seen import Seen
-from kvbench.routing.index import KvbmIndex
-from kvbench.routing.policy import RouterPolicy
+from kvbench.routing.dispatcher import Dispatcher
 
 COUNTS: tuple[str, ...]
 FACTS: tuple[str, ...]
@@ -18,8 +17,7 @@ class OrderReplay:
         cls,
         places: list[Any],
         *,
-        router: RouterPolicy | None = None,
-        index: KvbmIndex | None = None,
+        dispatcher: Dispatcher | None = None,
         log: EventLog | None = None,
         seen: Seen | None = None,
         keep_events: bool = False,

@@ -9,7 +9,7 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
 from kvbench.cache.events cimport EventLog
@@ -18,10 +18,9 @@ from kvbench.cache.tier cimport ACCESS, Tier
 from kvbench.eviction.view cimport RequestFacts
 from kvbench.checks cimport debug_build
 from kvbench.memory cimport no_memory
-from kvbench.routing.index cimport KvbmIndex
-from kvbench.routing.policy cimport RouteQuery, RouterPolicy
-
-from kvbench.errors import PolicyError
+from kvbench.routing.dispatcher cimport Decision, Dispatcher
+from kvbench.routing.load cimport Moment
+from kvbench.routing.policy cimport RouteQuery
 
 COUNTS = (
     "worker", "blocks", "cacheable_blocks", "hit_blocks", "resident_blocks", "infinite_hit_blocks",
@@ -42,25 +41,24 @@ cdef enum:
 
 
 cdef class OrderReplay:
-    """One replay. ``places`` has the :class:`~kvbench.cache.Tier` of each worker; ``router``, ``index``
-    and ``log`` go with more than one worker; ``seen`` is None to leave first use and eviction untold."""
+    """One replay. ``places`` has the :class:`~kvbench.cache.Tier` of each worker; ``dispatcher`` and
+    ``log`` go with more than one worker; ``seen`` is None to leave first use and eviction untold."""
 
-    def __cinit__(self, list places, *, RouterPolicy router=None, KvbmIndex index=None, EventLog log=None,
-                  Seen seen=None, bint keep_events=False):
+    def __cinit__(self, list places, *, Dispatcher dispatcher=None, EventLog log=None, Seen seen=None,
+                  bint keep_events=False):
         cdef Py_ssize_t i
-        if len(places) > 1 and (router is None or index is None or log is None):
-            raise ValueError("several workers need a router, an index and an event log")
-        if router is not None and router.workers != len(places):
-            raise ValueError(f"the router knows {router.workers} workers, and there are {len(places)}")
+        if len(places) > 1 and (dispatcher is None or log is None):
+            raise ValueError("several workers need a dispatcher and an event log")
+        if dispatcher is not None and dispatcher.workers != len(places):
+            raise ValueError(f"the dispatcher knows {dispatcher.workers} workers, and there are {len(places)}")
         self.places = places
-        self.router = router
-        self.index = index
+        self.dispatcher = dispatcher
+        self.index = dispatcher.truth if dispatcher is not None else None
         self.log = log
         self.seen = seen
         self.keep_events = keep_events
-        self.overlap = <int32_t*>calloc(len(places), sizeof(int32_t))
         self.place_of = <PyObject**>malloc(len(places) * sizeof(PyObject*))
-        if self.overlap == NULL or self.place_of == NULL:
+        if self.place_of == NULL:
             raise MemoryError("replay: no memory")
         for i in range(len(places)):
             self.place_of[i] = <PyObject*>places[i]
@@ -74,7 +72,6 @@ cdef class OrderReplay:
                 raise TypeError(f"{place!r} is no tier")
 
     def __dealloc__(self):
-        free(self.overlap)
         free(self.place_of)
         free(self.states)
 
@@ -129,8 +126,8 @@ cdef class OrderReplay:
         with gil:
             for i in range(len(self.places)):
                 self.reserve_at(self.place_of[i], keys, n)
-        if self.index is not None:
-            self.index.reserve(keys, n)
+        if self.dispatcher is not None:
+            self.dispatcher.reserve(keys, n)
         if self.seen is not None:
             self.seen.reserve(keys, n)
         return 0
@@ -154,20 +151,12 @@ cdef class OrderReplay:
     @cython.final
     cdef int serve(self, const uint64_t* keys, int32_t n, int64_t readable, Row* row, int64_t i,
                    int64_t offset) except -1 nogil:
-        cdef RouteQuery query
         cdef int32_t worker = 0
         if self.log is not None:
-            self.hear()  # of what was removed since the last request
+            self.hear(i)  # of what was removed since the last request
         row.best_blocks = row.predicted_blocks = -1
-        if self.router is not None:
-            query.blocks = n
-            query.overlap = self.overlap
-            query.best = self.index.score(keys, n, self.overlap)
-            worker = self.router.choose_worker(&query)
-            if not 0 <= worker < self.router.workers:
-                self.refuse_worker(worker)
-            row.best_blocks = query.best
-            row.predicted_blocks = self.overlap[worker]
+        if self.dispatcher is not None:
+            worker = self.choose_worker(keys, n, row, i)
         row.worker = worker
         row.cacheable_blocks = n
         row.infinite_hit_blocks = n if self.seen is not None else -1
@@ -177,10 +166,36 @@ cdef class OrderReplay:
             self.place_of[worker], keys, n, n + (self.outputs[i] if self.outputs != NULL else 0), readable, row, i, offset
         )
         if self.log is not None:
-            self.hear()
+            self.hear(i)
             if not self.keep_events:
                 self.log.forget()
         return 0
+
+    @cython.final
+    cdef int32_t choose_worker(self, const uint64_t* keys, int32_t n, Row* row, int64_t i) except -1 nogil:
+        """Ask the routers who serves request i of the batch."""
+        cdef RouteQuery query
+        cdef Decision decision
+        cdef RequestFacts facts
+        facts.input_tokens = facts.session = facts.tenant = -1
+        self.tell_facts(&facts, i)
+        query.now = self.moment_of(i)
+        query.keys = keys
+        query.blocks = n
+        query.tokens = facts.input_tokens
+        query.session = facts.session
+        query.tenant = facts.tenant
+        self.dispatcher.dispatch(&query, &decision)
+        row.best_blocks = decision.best
+        row.predicted_blocks = decision.predicted
+        return decision.worker
+
+    @cython.final
+    cdef Moment moment_of(self, int64_t i) noexcept nogil:
+        cdef Moment now
+        now.request = self.request
+        now.time_ns = self.time_ns[i] if self.time_ns != NULL else 0
+        return now
 
     cdef int reserve_at(self, PyObject* place, const uint64_t* keys, int64_t n) except -1 nogil:
         """Get one worker ready for a batch of keys."""
@@ -238,13 +253,13 @@ cdef class OrderReplay:
         if self.facts != NULL:
             memcpy(&facts.input_tokens, self.facts + i * FACT_COUNT, FACT_COUNT * sizeof(int32_t))
 
-    cdef int hear(self) except -1 nogil:
-        """Pass on to the index the events that it does not know yet."""
+    cdef int hear(self, int64_t i) except -1 nogil:
+        """Pass on to the routers the events that they do not know yet, which happen with request i of the batch."""
         cdef int64_t first = self.heard - self.log.forgotten
         if first == self.log.size:
             return 0
-        if self.index is not None:
-            self.index.apply(self.log, max(first, <int64_t>0))
+        if self.dispatcher is not None:
+            self.dispatcher.hear(self.log, max(first, <int64_t>0), self.moment_of(i))
         if debug_build:
             with gil:
                 self.check_events(max(first, <int64_t>0))
@@ -254,13 +269,6 @@ cdef class OrderReplay:
     cdef int check_events(self, int64_t first) except -1:
         """Look, in a debug build, at the events from number ``first`` of the log on."""
         return 0
-
-    @cython.final
-    cdef int refuse_worker(self, int32_t worker) except -1 nogil:
-        with gil:
-            raise PolicyError(
-                f"{type(self.router).__name__} chose worker {worker}; workers are 0 to {self.router.workers - 1}"
-            )
 
     @cython.final
     cdef int explain(self, const uint64_t* keys, int32_t n, const int32_t* slots, Row* row) except -1 nogil:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvbench.config import parse_part
 from kvbench.errors import ConfigError, KvbenchError, PluginError, one_line
-from kvbench.specs import EvictionPolicySpec, HashAlgorithmSpec, ParamValue, Spec, TokenDatabaseSpec
+from kvbench.specs import (
+    EvictionPolicySpec,
+    HashAlgorithmSpec,
+    ParamValue,
+    RouterPolicySpec,
+    Spec,
+    TokenDatabaseSpec,
+)
 from kvbench.tokens.hashes.base import build_hash
 from kvbench.units import (
     BYTE_UNITS,
@@ -87,7 +94,7 @@ def choose_tokens(registry: Registry, choice: PartChoice, setting: str) -> Chose
 
 
 def check_columns(spec: Spec, trace: Trace) -> None:
-    needs = spec.columns if isinstance(spec, EvictionPolicySpec) else ()
+    needs = spec.columns if isinstance(spec, (EvictionPolicySpec, RouterPolicySpec)) else ()
     lacks = [column for column in needs if column not in trace.schema.names]
     if lacks:
         raise ConfigError(

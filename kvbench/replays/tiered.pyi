@@ -8,8 +8,7 @@ from kvbench.cache.events import EventLog
 from kvbench.cache.seen import Seen
 from kvbench.cache.stack import TierStack
 from kvbench.replays.order import OrderReplay
-from kvbench.routing.index import KvbmIndex
-from kvbench.routing.policy import RouterPolicy
+from kvbench.routing.dispatcher import Dispatcher
 
 def tier_columns(levels: int) -> list[str]: ...
 
@@ -19,8 +18,7 @@ class TieredReplay(OrderReplay):
         cls,
         places: list[TierStack],
         *,
-        router: RouterPolicy | None = None,
-        index: KvbmIndex | None = None,
+        dispatcher: Dispatcher | None = None,
         log: EventLog | None = None,
         seen: Seen | None = None,
         keep_events: bool = False,

@@ -13,10 +13,10 @@ import numpy as np
 from kvbench.cache import AdmissionContext, AdmissionFilter, EventLog, StackedTier, TierStack, make_seen
 from kvbench.errors import ConfigError
 from kvbench.eviction import EvictionPolicy, PolicyContext
+from kvbench.replays.dispatch import make_dispatcher
 from kvbench.replays.faults import Fault, FaultPlan, read_faults
 from kvbench.replays.order import COUNTS
 from kvbench.replays.tiered import TieredReplay, tier_columns
-from kvbench.routing import KvbmIndex
 from kvbench.seeds import stream_seed
 from kvbench.trace.columns import numbers
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kvbench.replays.parts import ChosenPart
     from kvbench.replays.plan import Plan
     from kvbench.replays.tierplan import TierPlan
-    from kvbench.routing import RouterPolicy
 
     Int32s = npt.NDArray[np.int32]
 
@@ -72,11 +71,11 @@ class TieredCore:
         keyed: KeyedTrace,
         capacities: list[int | None],
         *,
-        router: RouterPolicy | None,
         keep_events: bool = False,
     ) -> None:
         config = plan.config
         self.plan = plan
+        self.capacities = capacities
         self.tiers = plan.tiers or ()
         self.has_keys = keyed.database is not None
         self.samples: list[Sample] = []
@@ -96,12 +95,14 @@ class TieredCore:
         ]
         self._link()
         self.stacks = [self._make_stack(worker) for worker in range(workers)]
-        self.capacities = capacities
-        groups = [(tier.group, tier.ranks) for tier in self.tiers] or [(1, 1)]
+        self.dispatcher = (
+            make_dispatcher(plan, dense=dense, capacity_blocks=self._first_blocks(), block_tokens=self._block_tokens)
+            if workers > 1
+            else None
+        )
         self._replay = TieredReplay(
             self.stacks,
-            router=router,
-            index=KvbmIndex(workers, dense, groups) if workers > 1 else None,
+            dispatcher=self.dispatcher,
             log=self.log,
             seen=self._seen,
             keep_events=keep_events,
@@ -179,6 +180,12 @@ class TieredCore:
             if self._every and self._served % self._every == 0:
                 self.sample(int(time_ns[stop - 1]))
         return rows, tier_rows
+
+    def _first_blocks(self) -> int | None:
+        """Blocks that fit into one store of the fastest tier; None without bound."""
+        if not self.tiers or self.capacities[0] is None:
+            return None
+        return self.capacities[0] * self.tiers[0].config.chunk
 
     def _partials(self, item: Keyed) -> npt.NDArray[np.uint8] | None:
         """Which requests have a partial last block, where some tier has to make room for it."""

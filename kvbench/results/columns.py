@@ -48,6 +48,7 @@ class RequestColumns:
     belady_hit_blocks: Int64s | None
     tier_names: tuple[str, ...] = ()
     held_back_tokens: int = 0
+    limits: npt.NDArray[np.int32] | None = None
 
     @classmethod
     def of(
@@ -77,11 +78,17 @@ class RequestColumns:
             None if served.belady is None else served.belady.astype(np.int64),
             tuple(tier_count_names(tiers)) if served.tiers is not None else (),
             int(recompute == "token"),
+            served.keys.limits,
         )
 
     def tokens_of(self, blocks: Int64s) -> Int64s:
         """Tokens in the leading ``blocks`` of each request; a partial last block counts its own."""
         return np.minimum(blocks * (self.block_tokens or 0), self.input_tokens - self.held_back_tokens)
+
+    def routed_tokens(self, name: str) -> Int64s:
+        """Tokens of ``best_blocks`` or ``predicted_blocks``, as far as they could have been hits."""
+        found = self.counts[name].astype(np.int64)
+        return self.tokens_of(found if self.limits is None else np.minimum(found, self.limits))
 
 
 def _recomputed(served: Served, counts: dict[str, npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[np.int32]]:

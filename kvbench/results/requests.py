@@ -90,6 +90,17 @@ COMPUTED: tuple[RequestColumn, ...] = (
 )
 
 
+ROUTED: tuple[RequestColumn, ...] = (
+    RequestColumn("best_tokens", lambda c: c.routed_tokens("best_blocks"), "tokens of the longest prefix anywhere"),
+    RequestColumn(
+        "predicted_tokens",
+        lambda c: c.routed_tokens("predicted_blocks"),
+        "tokens that the index saw at the chosen worker",
+    ),
+)
+"""Columns of runs with several workers; ``hit_tokens`` is what was delivered (semantics §8.4)."""
+
+
 def tier_request_columns(tiers: Sequence[str]) -> tuple[RequestColumn, ...]:
     """The columns that a stack of ``tiers`` adds."""
     return (
@@ -126,9 +137,10 @@ class RequestTable:
 
     def __init__(self, trace_schema: pa.Schema, known: set[str], tiers: Sequence[str] = ()) -> None:
         self.known = known | {""}
-        self.computed = (*COMPUTED, *(tier_request_columns(tiers) if tiers else ()))
+        routed = ROUTED if "workers" in known else ()
+        self.computed = (*COMPUTED, *routed, *(tier_request_columns(tiers) if tiers else ()))
         self.carried = [trace_schema.field(name) for name in CARRIED if name in trace_schema.names]
-        kinds = {"hit_tokens": pa.int64()}
+        kinds = {name: pa.int64() for name in ("hit_tokens", "best_tokens", "predicted_tokens")}
         self.schema = pa.schema(
             [
                 pa.field("request", pa.int64(), nullable=False),

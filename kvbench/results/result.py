@@ -12,9 +12,10 @@ from blake3 import blake3
 
 from kvbench.plugins import own_version
 from kvbench.results.causes import explain_tiers
+from kvbench.results.evenness import evenness
 from kvbench.results.hitrates import hit_rates
-from kvbench.results.rates import ratio
 from kvbench.results.requests import MISS_REASONS, TIER_REASONS
+from kvbench.results.routing import routing_record
 from kvbench.results.tiers import tier_records
 from kvbench.specs import HashAlgorithmSpec
 
@@ -143,6 +144,8 @@ def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[s
         "workers": _workers(totals, engine),
         "capacity_blocks": engine.capacity_blocks,
     }
+    if engine.core.dispatcher is not None and has_ids:
+        summary["routing"] = routing_record(engine.core.dispatcher, totals.routing)
     if plan.tiers is not None and has_ids:
         summary["tiers"] = tier_records(plan, trace, engine, totals)
         explain_tiers(summary["tiers"], totals, has_seen=has_seen)
@@ -209,12 +212,12 @@ def _workers(totals: Totals, engine: Engine) -> dict[str, Any]:
     several = totals.workers > 1
     return {
         "count": totals.workers,
-        "max_over_mean_requests": ratio(max(requests) * totals.workers, sum(requests)),
-        "max_over_mean_input_tokens": ratio(max(tokens) * totals.workers, sum(tokens)),
+        **evenness(totals),
         "best_blocks": totals.counts["best_blocks"] if several else None,
         "predicted_blocks": totals.counts["predicted_blocks"] if several else None,
         "each": [
             {"worker": i, "requests": r, "input_tokens": t, "hit_tokens": h, "resident_blocks": held}
+            | ({"predicted_tokens": int(totals.worker_predicted_tokens[i])} if several else {})
             for i, (r, t, h, held) in enumerate(zip(requests, tokens, hits, engine.core.resident_blocks, strict=True))
         ],
     }

@@ -44,12 +44,36 @@ class HitSums:
 
 
 @dataclass(slots=True)
+class RoutingSums:
+    """Tokens over all requests (semantics §8.4): the longest prefix ``best`` anywhere, what the index ``predicted``
+    at the chosen worker, and what was delivered; of their differences ``routed_away``, ``stale`` (predicted and
+    not delivered) and ``unforeseen`` (delivered and not predicted)."""
+
+    best: int = 0
+    predicted: int = 0
+    delivered: int = 0
+    routed_away: int = 0
+    stale: int = 0
+    unforeseen: int = 0
+
+    def add(self, best: Int64s, predicted: Int64s, delivered: Int64s) -> None:
+        """Add the tokens of a batch."""
+        self.best += int(best.sum())
+        self.predicted += int(predicted.sum())
+        self.delivered += int(delivered.sum())
+        self.routed_away += int(np.maximum(best - delivered, 0).sum())
+        self.stale += int(np.maximum(predicted - delivered, 0).sum())
+        self.unforeseen += int(np.maximum(delivered - predicted, 0).sum())
+
+
+@dataclass(slots=True)
 class Totals:
     """Sums over all rows so far.
 
     ``counts``  sum of each of the core's counts that adds up, by name.
     ``serving``  what the rates of serving systems are made of, for a stack of several tiers.
-    ``worker_requests``, ``worker_input_tokens``, ``worker_hit_tokens``  int64, one a worker.
+    ``worker_requests``, ``worker_input_tokens``, ``worker_hit_tokens``, ``worker_predicted_tokens``  int64, one
+    a worker.
     """
 
     workers: int
@@ -63,16 +87,19 @@ class Totals:
     infinite: HitSums = field(default_factory=HitSums)
     belady: HitSums = field(default_factory=HitSums)
     serving: TokenSums = field(default_factory=TokenSums)
+    routing: RoutingSums = field(default_factory=RoutingSums)
     _first_ns: int | None = None
     _last_ns: int = 0
     worker_requests: Int64s = field(init=False)
     worker_input_tokens: Int64s = field(init=False)
     worker_hit_tokens: Int64s = field(init=False)
+    worker_predicted_tokens: Int64s = field(init=False)
 
     def __post_init__(self) -> None:
         self.worker_requests = np.zeros(self.workers, np.int64)
         self.worker_input_tokens = np.zeros(self.workers, np.int64)
         self.worker_hit_tokens = np.zeros(self.workers, np.int64)
+        self.worker_predicted_tokens = np.zeros(self.workers, np.int64)
 
     def add(self, columns: RequestColumns) -> None:
         """Add a batch."""
@@ -102,11 +129,17 @@ class Totals:
         if columns.belady_hit_blocks is not None:
             self.belady.add(columns.belady_hit_blocks, columns)
         worker = counts["worker"]
-        for into, values in (
+        hit = columns.tokens_of(columns.hit_blocks)
+        sums = [
             (self.worker_requests, None),
             (self.worker_input_tokens, columns.input_tokens),
-            (self.worker_hit_tokens, columns.tokens_of(columns.hit_blocks)),
-        ):
+            (self.worker_hit_tokens, hit),
+        ]
+        if self.workers > 1:
+            predicted = columns.routed_tokens("predicted_blocks")
+            self.routing.add(columns.routed_tokens("best_blocks"), predicted, hit)
+            sums.append((self.worker_predicted_tokens, predicted))
+        for into, values in sums:
             # Weights are summed as float64, which is exact for whole numbers below 2^53.
             into += np.bincount(worker, weights=values, minlength=self.workers).astype(np.int64)
 

@@ -13,7 +13,7 @@ from kvbench.cache import EventLog, Tier
 from kvbench.eviction import PolicyContext
 from kvbench.eviction.lru import Lru
 from kvbench.replays.order import COUNTS, OrderReplay
-from kvbench.routing import KvbmIndex, RouterContext, RouterPolicy
+from kvbench.routing import Dispatcher, KvbmIndex, RouterContext, RouterPolicy, RouterView
 from kvbench.specs import RouterPolicySpec, Spec
 from kvbench.testing.parts import CONTRACT, PartContract
 from kvbench.testing.strategies import requests
@@ -86,7 +86,9 @@ class Cluster:
     def __init__(self, router: RouterPolicy, workers: int) -> None:
         log = EventLog()
         tiers = [Tier(Lru(PolicyContext(CAPACITY)), log=log, worker=worker) for worker in range(workers)]
-        self._replay = OrderReplay(tiers, router=router, index=KvbmIndex(workers), log=log)
+        truth = KvbmIndex(workers)
+        dispatcher = Dispatcher(truth, [RouterView(router, truth)])
+        self._replay = OrderReplay(tiers, dispatcher=dispatcher, log=log)
 
     def route(self, asked: list[Keys]) -> list[int]:
         """Serve the requests; returns the worker of each."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kvbench.cache import make_seen
 from kvbench.replays.order import COUNTS
 from kvbench.replays.tiered import TieredReplay, tier_columns
-from kvbench.routing import KvbmIndex, PythonRouter, RouterContext
+from kvbench.routing import Dispatcher, KvbmIndex, PythonRouter, RouterContext, RouteRequest, RouterView
 from kvbench.testing.strategies import Keys, keys_of
 from tests.cache.stack_model import Settings
 from tests.cache.test_stack import Shape, Stacks, shapes
@@ -38,7 +36,7 @@ class ToWorker(PythonRouter):
 
     to = 0
 
-    def choose(self, overlap: Any, blocks: int) -> int:
+    def choose(self, request: RouteRequest) -> int:
         return self.to
 
 
@@ -54,8 +52,7 @@ class Machine(RuleBasedStateMachine):
         self.router = ToWorker(RouterContext(shape.workers, 0))
         self.replay = TieredReplay(
             self.stacks.stacks,
-            router=self.router,
-            index=self.index,
+            dispatcher=Dispatcher(self.index, [RouterView(self.router, self.index)]),
             log=self.stacks.log,
             seen=self.stacks.seen,
             keep_events=True,

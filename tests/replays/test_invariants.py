@@ -109,7 +109,7 @@ def test_without_a_seen_set_the_hits_stay_and_two_figures_are_null(make_trace, r
 
 
 class ToTheFirst(PythonRouter):
-    def choose(self, overlap, blocks):
+    def choose(self, request):
         return 0
 
 

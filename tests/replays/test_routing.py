@@ -16,7 +16,7 @@ from kvbench.eviction import PolicyContext
 from kvbench.eviction.lru import Lru
 from kvbench.plugins import Distribution, load_registry
 from kvbench.replays.order import COUNTS, OrderReplay
-from kvbench.routing import KvbmIndex, PythonRouter, RouterContext
+from kvbench.routing import Dispatcher, KvbmIndex, PythonRouter, RouterContext, RouterView
 
 TEN = {"workers": 10, "capacity": 5_859, "tails": "keep"}
 
@@ -47,7 +47,7 @@ class DrawnByPython(PythonRouter):
     def __init__(self, context):
         self.random = random.Random(0)
 
-    def choose(self, overlap, blocks):
+    def choose(self, request):
         return self.random.randrange(self.workers)
 
 
@@ -81,8 +81,8 @@ class Scripted(PythonRouter):
         self.turns = iter(workers)
         self.shown = []
 
-    def choose(self, overlap, blocks):
-        self.shown.append(list(overlap))
+    def choose(self, request):
+        self.shown.append(list(memoryview(request.overlap)))
         return next(self.turns)
 
 
@@ -110,7 +110,7 @@ def test_the_index_knows_what_a_dict_of_sets_knows(order, dense, trace, workers,
     index = KvbmIndex(workers, dense)
     turns = [turn % workers for turn, _ in trace]
     router = Scripted(RouterContext(workers), turns)
-    replay = OrderReplay(tiers, router=router, index=index, log=log)
+    replay = OrderReplay(tiers, dispatcher=Dispatcher(index, [RouterView(router, index)]), log=log)
     held = [set() for _ in range(workers)]
     for worker, (_, names) in zip(turns, trace, strict=True):
         keys = np.array([name * spread % 2**64 for name in names], dtype=np.uint64)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from kvbench.errors import PolicyError
-from kvbench.routing import PythonRouter, RouterContext
+from kvbench.routing import PythonRouter, RouterContext, RouteRequest
 from kvbench.testing import RouterPolicyContract
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class LeastBlocks(PythonRouter):
@@ -21,28 +18,28 @@ class LeastBlocks(PythonRouter):
         super().__init__(context)
         self.sent = [0] * context.workers
 
-    def choose(self, overlap: Sequence[int], blocks: int) -> int:
+    def choose(self, request: RouteRequest) -> int:
         worker = self.sent.index(min(self.sent))
-        self.sent[worker] += blocks
+        self.sent[worker] += request.blocks
         return worker
 
 
 class OneTooFar(LeastBlocks):
-    def choose(self, overlap: Sequence[int], blocks: int) -> int:
-        return super().choose(overlap, blocks) + 1
+    def choose(self, request: RouteRequest) -> int:
+        return super().choose(request) + 1
 
 
 class CountsAcrossInstances(PythonRouter):
     calls: ClassVar[list[int]] = [0]
 
-    def choose(self, overlap: Sequence[int], blocks: int) -> int:
+    def choose(self, request: RouteRequest) -> int:
         self.calls[0] += 1
-        return self.calls[0] % len(overlap)
+        return self.calls[0] % self.workers
 
 
 class DividesByBlocks(LeastBlocks):
-    def choose(self, overlap: Sequence[int], blocks: int) -> int:
-        scores = [held / blocks for held in overlap]
+    def choose(self, request: RouteRequest) -> int:
+        scores = [held / request.blocks for held in memoryview(request.overlap)]
         return scores.index(max(scores))
 
 

@@ -1,0 +1,56 @@
+"""The base of router policies in Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvbench.routers.terms import Load
+from kvbench.routers.ties import Ties
+from kvbench.routing import PythonRouter, RandomStream
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from kvbench.routing import RouterContext, RouteRequest
+
+    Scores = npt.NDArray[np.float64]
+    Int32s = npt.NDArray[np.int32]
+
+
+class Router(PythonRouter):
+    """A router that scores all workers at once. Override ``score``: the highest score wins, and ``ties``
+    says who does among equal ones (a rule of :data:`kvbench.routers.ties.RULES`).
+
+    Read-only arrays with a figure a worker, the same objects for every request, their contents
+    those of the request at hand:
+
+    ``overlap``       int32, leading blocks of the request that the worker holds, as the index sees it.
+    ``tier_overlap``  int32, tiers × workers: of these, the blocks whose fastest copy is in the tier. For
+                      classes with ``wants = ("tiers",)``.
+    ``held``          int32, blocks of the request that it holds in whatever place. For ``wants = ("held",)``.
+    ``known``         what the router knows of the load, a :class:`kvbench.routers.terms.Load`.
+
+    ``random`` is the router's own seeded stream, ``context`` what it was told when it was made.
+    """
+
+    def __init__(self, context: RouterContext, *, ties: str = "random") -> None:
+        super().__init__(context)
+        self.context = context
+        self.random = RandomStream(context.seed)
+        self.known = Load(self.load, context.capacity_blocks)
+        self.overlap: Int32s = np.asarray(self.request.overlap)
+        if self.wants_tiers:
+            self.tier_overlap: Int32s = np.asarray(self.request.tier_overlap).reshape(self.tiers, self.workers)
+        if self.wants_held:
+            self.held: Int32s = np.asarray(self.request.held)
+        self.ties = Ties(ties, self.known, self.random)
+
+    def score(self, request: RouteRequest) -> Scores:
+        """How good each worker is for ``request``; higher is better. The array may be kept and used again."""
+        raise NotImplementedError(f"{type(self).__name__} must define score(request)")
+
+    def choose(self, request: RouteRequest) -> int:
+        """The worker with the highest score."""
+        return self.ties.highest(self.score(request))

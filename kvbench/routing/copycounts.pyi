@@ -1,0 +1,5 @@
+from typing import Self, final
+
+@final
+class CopyCounts:
+    def __new__(cls) -> Self: ...

@@ -1,0 +1,15 @@
+from typing import Any, Self, final
+
+from kvbench.routing.index import KvbmIndex
+from kvbench.routing.load import Lag
+
+class Predictor:
+    def __new__(cls, index: KvbmIndex, *args: Any, **kwargs: Any) -> Self: ...
+
+@final
+class TimedPredictor(Predictor):
+    def __new__(cls, index: KvbmIndex, *, ttl: Lag) -> Self: ...
+
+@final
+class MirrorPredictor(Predictor):
+    def __new__(cls, index: KvbmIndex, *, capacity: int) -> Self: ...
