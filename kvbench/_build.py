@@ -13,6 +13,7 @@ Environment:
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class BuildCore(build_ext):
 
     parallel: int | None
     build_temp: str
+    kept: Path
 
     def finalize_options(self) -> None:
         from Cython.Build import cythonize
@@ -87,6 +89,20 @@ class BuildCore(build_ext):
         self.parallel = self.parallel or os.cpu_count()
         # Objects of the builds differ by flags only, which distutils does not look at.
         self.build_temp = f"{self.build_temp}-{kind}"
+        self.kept = Path("build") / f"modules-{kind}"
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one module; or take the one that an earlier build, of another kind of install, has made."""
+        target = Path(self.get_ext_fullpath(ext.name))
+        kept = self.kept / target.name.replace(target.name.split(".")[0], ext.name, 1)
+        made_of = [*ext.sources, *ext.depends, __file__]
+        if kept.exists() and kept.stat().st_mtime > max(Path(file).stat().st_mtime for file in made_of):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(kept, target)
+            return
+        super().build_extension(ext)
+        self.kept.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(target, kept)
 
     def build_extensions(self) -> None:
         try:

@@ -64,9 +64,9 @@ def replay_matrix(
     progress: Callable[[int, int | None], None] | None = None,
     **settings: Any,
 ) -> MatrixResult:
-    """Replay a trace under several policies and capacities, decoded once.
+    """Replay a trace under several policies, routers and capacities, decoded once.
 
-    Arguments as for :func:`replay`, but ``policy`` and ``capacity`` may be lists.
+    Arguments as for :func:`replay`, but ``policy``, ``router`` and ``capacity`` may be lists.
 
         >>> import kvbench
         >>> result = kvbench.replay_matrix("traces/chat.arrow", policy=["lru", "arc"], capacity=[100, "10%"])

@@ -1,8 +1,8 @@
 """What ships with kvbench, offered through the same hooks as anybody's parts: the eviction policies.
 
-The parts of tiers are listed in :mod:`kvbench.builtin_tiers`, token databases and hash algorithms
-in :mod:`kvbench.builtin_tokens`, all others in :mod:`kvbench.builtin_others`. Factories are strings,
-so none of these modules imports anything of what it lists.
+The parts of tiers are listed in :mod:`kvbench.builtin_tiers`, token databases and hash algorithms in
+:mod:`kvbench.builtin_tokens`, routers in :mod:`kvbench.builtin_routers`, all others in
+:mod:`kvbench.builtin_others`. Factories are strings, so none of these modules imports anything of what it lists.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from kvbench.builtin_others import (
     kvbench_commands,
-    kvbench_router_policies,
     kvbench_trace_formats,
     kvbench_workloads,
 )
+from kvbench.builtin_routers import kvbench_router_policies
 from kvbench.builtin_tiers import kvbench_admission_filters, kvbench_devices
 from kvbench.builtin_tokens import kvbench_hash_algorithms, kvbench_token_databases
 from kvbench.hookspecs import hookimpl

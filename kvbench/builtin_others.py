@@ -5,31 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvbench.hookspecs import hookimpl
-from kvbench.specs import CommandSpec, Param, RouterPolicySpec, TraceFormatSpec, WorkloadSpec
+from kvbench.specs import CommandSpec, Param, TraceFormatSpec, WorkloadSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@hookimpl
-def kvbench_router_policies() -> Iterator[RouterPolicySpec]:
-    yield RouterPolicySpec(
-        "max-prefix",
-        "kvbench.routing.max_prefix:MaxPrefix",
-        "the worker that holds the longest prefix of the request",
-        params=(
-            Param(
-                "fallback", str, "random", "who serves a request that nobody holds", choices=("random", "round-robin")
-            ),
-        ),
-        source="kvbench semantics 8.2",
-    )
-    yield RouterPolicySpec(
-        "random", "kvbench.routing.simple:Random", "an even draw for each request", source="folklore"
-    )
-    yield RouterPolicySpec(
-        "round-robin", "kvbench.routing.simple:RoundRobin", "one worker after the other", source="folklore"
-    )
 
 
 @hookimpl
@@ -98,7 +77,7 @@ def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec(
         "curve", "kvbench.cli.curve:curve", "Show the exact LRU hit rate at every capacity, found in one pass."
     )
-    yield CommandSpec("events", "kvbench.cli.events:events", "Rebuild from an event log what was stored where.")
+    yield CommandSpec("events", "kvbench.cli.events:events", "Read, write and fold logs of what was stored where.")
     yield CommandSpec(
         "kv-size", "kvbench.cli.kvsize:kv_size", "Say how many bytes a model's KV takes, and what a capacity holds."
     )

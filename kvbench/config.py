@@ -46,7 +46,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``shared_blocks``  leading blocks of each prompt (a system prompt) that all tenants share; what
                       follows stays each tenant's own.
     ``workers``       engine replicas, each with a cache of its own.
-    ``router``        who serves a request; None: max-prefix if there are several workers.
+    ``router``        who serves a request; None: max-prefix if there are several workers. Several: one cell each.
     ``routers``       routers in front of the workers, each with a view of its own; requests go to them in turn.
     ``index``         how a router knows who holds what (see :class:`~kvbench.routeconfig.IndexConfig`).
     ``event_channel``  how events reach its index (see :class:`~kvbench.routeconfig.ChannelConfig`).
@@ -92,7 +92,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     tails: Literal["drop", "keep"] = "drop"
     shared_blocks: int = 0
     workers: int = 1
-    router: PartChoice | None = None
+    router: PartChoice | list[PartChoice] | None = None
     routers: int | None = None
     index: IndexConfig | None = None
     event_channel: ChannelConfig | None = None
@@ -295,17 +295,19 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_matrix(self) -> bool:
-        """Whether several policies or capacities are asked for."""
-        return isinstance(self.capacity, list) or isinstance(self.policy, list)
+        """Whether several policies, routers or capacities are asked for."""
+        return any(isinstance(each, list) for each in (self.capacity, self.policy, self.router))
 
     def cells(self) -> list[RunConfig]:
-        """One configuration for each policy and capacity, capacities in the outer loop."""
+        """One configuration for each capacity, policy and router, capacities in the outer loop."""
         capacities = self.capacity if isinstance(self.capacity, list) else [self.capacity]
         policies = self.policy if isinstance(self.policy, list) else [self.policy]
+        routers = self.router if isinstance(self.router, list) else [self.router]
         return [
-            msgspec.structs.replace(self, capacity=capacity, policy=policy).check()
+            msgspec.structs.replace(self, capacity=capacity, policy=policy, router=router).check()
             for capacity in capacities
             for policy in policies
+            for router in routers
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -383,7 +385,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
         config = msgspec.convert(settings, RunConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}{error}") from None
-    for name in ("capacity", "policy"):
+    for name in ("capacity", "policy", "router"):
         if getattr(config, name) == []:
             raise ConfigError(f"{where}{name} is an empty list")
     config.cells()

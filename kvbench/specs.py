@@ -176,11 +176,14 @@ class RouterPolicySpec(Spec):
     ``columns``  trace columns that the router looks at (``session_id``, ``tenant``); a trace without them
                  is refused.
     ``uses``     trace columns that it looks at where there are such.
+    ``index``    how the original learns who holds what, as ``--index`` has it; it is what a run takes unless it
+                 says so itself. Empty: by events.
     """
 
     kind: ClassVar[str] = "router policy"
     columns: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
+    index: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from kvbench.plugins import HOOKS, load_registry
 from kvbench.presets import load_preset, preset_names
 from kvbench.replays.tierplan import PLACEMENTS
 from kvbench.results.events import EVENTS_SCHEMA
+from kvbench.results.hitrates import HIT_RATES
 from kvbench.results.rates import RATES
 from kvbench.results.requests import CARRIED, COMPUTED, MISS_REASONS, tier_request_columns
 from kvbench.results.timeline import TIMELINE_SCHEMA
@@ -36,7 +37,6 @@ from kvbench.specs import (
     AdmissionSpec,
     EvictionPolicySpec,
     HashAlgorithmSpec,
-    RouterPolicySpec,
     TokenDatabaseSpec,
     TraceFormatSpec,
     WorkloadSpec,
@@ -46,8 +46,8 @@ from kvbench.trace.schema import COLUMNS, TraceFacts
 
 ROOT = Path(__file__).parent.parent
 WALL_CLOCK = re.compile(r"^wall clock: .*$", re.MULTILINE)
-PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, RouterPolicySpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
-"""Kinds of the table of parts; devices and hash algorithms have tables of their own."""
+PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
+"""Kinds of the table of parts; routers, devices and hash algorithms have tables of their own."""
 
 STACK = (
     "gpu,capacity=2500",
@@ -106,6 +106,11 @@ def table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 def rates() -> None:
     table(("rate", "definition"), ((f"`{name}`", text) for name, text in RATES.items()))
+
+
+def serving_rates() -> None:
+    """The rates of serving systems."""
+    table(("rate", "formula", "printed as"), ((f"`{rate.name}`", rate.formula, rate.source) for rate in HIT_RATES))
 
 
 def misses() -> None:

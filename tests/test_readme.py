@@ -7,11 +7,13 @@ import os
 import re
 import shutil
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import readme
+import readme_routers
 from cogapp import Cog
 
 import kvbench
@@ -60,10 +62,6 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert runnable
     for code in runnable:
         exec(compile(code, "README.md", "exec"), {})
-
-
-def test_the_example_of_keys_as_text_runs() -> None:
-    exec(compile(block_with("python", "LmcacheKey"), "README.md", "exec"), {})
 
 
 def test_python_sessions_print_what_they_show() -> None:
@@ -138,12 +136,19 @@ def test_the_devices_file_is_one(tmp_path: Path) -> None:
     assert load_devices(file)["our-nvme"].read_bandwidth_bytes_per_s == 6_500_000_000
 
 
-@pytest.mark.parametrize("name", ["tiers", "pools"])
+STUDIES: dict[str, Callable[[dict[str, Path]], str]] = {
+    "tiers": lambda traces: readme.stack_study(traces["conversation"]),
+    "pools": readme.pool_study,
+    "routers": lambda traces: readme_routers.router_study(traces["conversation"]),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
 def test_studies_of_real_traces_give_what_the_readme_shows(mooncake: dict[str, Path], name: str) -> None:
     text = README.read_text()
     study = re.search(rf"<!-- mooncake {name}: .*? -->\n(.*?)<!-- end -->", text, re.DOTALL)
     assert study is not None
-    found = readme.stack_study(mooncake["conversation"]) if name == "tiers" else readme.pool_study(mooncake)
+    found = STUDIES[name](mooncake)
     if os.environ.get("KVBENCH_UPDATE_README"):
         README.write_text(text[: study.start(1)] + found + "\n" + text[study.end(1) :])
     else:

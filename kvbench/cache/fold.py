@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvbench.cache.events import EVENT_FIELDS, EVENT_KINDS
 from kvbench.errors import TraceError
@@ -19,16 +19,25 @@ Place = tuple[str | int, int]
 """A tier (name or number) and the number of one of its stores."""
 
 
+DuplicateRule = Literal["refuse", "naive", "refcount"]
+
+
 class Fold:
     """Folds events one by one. ``holdings`` has for each place its keys and their parents.
 
-    An event that cannot follow from the state (a block stored twice, or taken from where it is
-    not), or a gap in a worker's sequence, is an error that names it.
+    A gap in a worker's sequence is an error that names the event. So is by the rule ``refuse`` one that
+    cannot follow from the state: a block stored twice, or taken from where it is not. Engines that keep
+    two copies of a block do send such events (vLLM does); by the rule ``naive`` a block is gone with the
+    first removal, by ``refcount`` with as many removals as it was stored times. Both count in
+    ``duplicates`` the blocks stored where they were, in ``unheld`` those taken from where they were not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rule: DuplicateRule = "refuse") -> None:
+        self.rule = rule
         self.holdings: dict[Place, dict[int, int | None]] = {}
         self.sequences: dict[int, int] = {}
+        self.duplicates = self.unheld = 0
+        self._more: dict[Place, dict[int, int]] = {}
 
     def event(
         self,
@@ -46,19 +55,43 @@ class Fold:
         what = f"event {sequence} of worker {worker}"
         if kind == "CLEAR":
             self.holdings[place] = {}
+            self._more.pop(place, None)
             return
         if kind in ("DELETE", "MOVE"):
-            origin = place if kind == "DELETE" else source
-            if origin is None or key not in self.holdings.get(origin, {}):
-                raise TraceError(f"{what}: {kind} of key {key}, which is not in {_named(origin)}")
-            del self.holdings[origin][key]
+            self._remove(kind, place if kind == "DELETE" else source, key, what)
         if kind == "COPY" and (source is None or key not in self.holdings.get(source, {})):
-            raise TraceError(f"{what}: COPY of key {key}, which is not in {_named(source)}")
+            self._miss(kind, source, key, what)
         if kind != "DELETE":
-            held = self.holdings.setdefault(place, {})
-            if key in held:
-                raise TraceError(f"{what}: {kind} of key {key}, which is in {_named(place)} already")
+            self._store(kind, place, key, parent, what)
+
+    def _store(self, kind: str, place: Place, key: int, parent: int | None, what: str) -> None:
+        held = self.holdings.setdefault(place, {})
+        if key not in held:
             held[key] = parent
+            return
+        if self.rule == "refuse":
+            raise TraceError(f"{what}: {kind} of key {key}, which is in {_named(place)} already")
+        self.duplicates += 1
+        if self.rule == "refcount":
+            more = self._more.setdefault(place, {})
+            more[key] = more.get(key, 0) + 1
+
+    def _remove(self, kind: str, origin: Place | None, key: int, what: str) -> None:
+        if origin is None or key not in self.holdings.get(origin, {}):
+            self._miss(kind, origin, key, what)
+            return
+        more = self._more.get(origin, {})
+        if key not in more:
+            del self.holdings[origin][key]
+        elif more[key] == 1:
+            del more[key]
+        else:
+            more[key] -= 1
+
+    def _miss(self, kind: str, origin: Place | None, key: int, what: str) -> None:
+        if self.rule == "refuse":
+            raise TraceError(f"{what}: {kind} of key {key}, which is not in {_named(origin)}")
+        self.unheld += 1
 
     def take(self, events: bytes) -> None:
         """Take in records of :meth:`kvbench.cache.EventLog.tobytes`; tiers are numbers then."""

@@ -77,8 +77,9 @@ cdef class StackFrame:
     cdef int32_t skip                  # so many leading blocks of the request are left alone
     cdef uint64_t* names               # scratch for the keys of a request of which a tier stores copies
     cdef bint has_partial              # the request at hand has a partial last block
-    cdef int32_t hit, resident, stored, evicted, overlap
-    cdef readonly int32_t lost         # blocks of the last request that were claimed and given back
+    cdef int32_t hit, resident, stored, evicted
+    # Of the last request: blocks read again with a slower tier's chunk, and those claimed and given back.
+    cdef readonly int32_t overlap, lost
 
     cdef int fit(self, int64_t n) except -1 nogil
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil

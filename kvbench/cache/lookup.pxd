@@ -11,9 +11,11 @@ cdef class StackLookup(StackFrame):
     cdef int ask(self, StackedTier tier, int32_t t, int64_t readable) except -1 nogil
     cdef int blank(self, StackedTier tier, int32_t n) except -1 nogil
     cdef void join_ranks(self, int32_t t) noexcept nogil
+    cdef bint has(self, int32_t t, int32_t i) noexcept nogil
     cdef bint serves(self, int32_t t, int32_t i) noexcept nogil
     cdef void assign(self, int32_t n, int32_t skip) noexcept nogil
     cdef void assign_once(self, int32_t n, int32_t skip) noexcept nogil
+    cdef int32_t behind(self, int32_t n) noexcept nogil
     cdef void note_found(self, int32_t n) noexcept nogil
     cdef int fetch(self) except -1 nogil
     cdef bint fails(self, uint64_t key, int32_t t, int32_t salt, uint64_t share) noexcept nogil

@@ -117,9 +117,13 @@ cdef class StackLookup(StackFrame):
         level.here = level.common
 
     @cython.final
-    cdef bint serves(self, int32_t t, int32_t i) noexcept nogil:
+    cdef bint has(self, int32_t t, int32_t i) noexcept nogil:
         cdef int32_t j = i // self.level[t].multiple
-        return j < self.level[t].chunks and self.level[t].here[j] >= 0 and not self.level[t].hidden
+        return j < self.level[t].chunks and self.level[t].here[j] >= 0
+
+    @cython.final
+    cdef bint serves(self, int32_t t, int32_t i) noexcept nogil:
+        return self.has(t, i) and not self.level[t].hidden
 
     @cython.final
     cdef void assign(self, int32_t n, int32_t skip) noexcept nogil:
@@ -165,10 +169,22 @@ cdef class StackLookup(StackFrame):
             self.credit[i] = NO_LEVEL
             self.found[i] = ABSENT
             for t in range(self.levels):
-                if self.serves(t, i):
+                if self.has(t, i):
                     self.found[i] = 0
                     self.resident += 1
                     break
+
+    cdef int32_t behind(self, int32_t n) noexcept nogil:
+        """Blocks of the prefix that the tiers behind the fastest one hold by themselves."""
+        cdef int32_t t, i = 0
+        while i < n:
+            t = 1
+            while t < self.levels and not self.serves(t, i):
+                t += 1
+            if t >= self.levels:
+                break
+            i += 1
+        return i
 
     # -- faults --------------------------------------------------------------------------------
 
@@ -334,12 +350,14 @@ cdef class StackLookup(StackFrame):
         """Whether any tier's gets may fail from now on."""
         self.faulty = faulty
 
-    def probe(self, const uint64_t[::1] keys, *, int32_t skip=0):
+    def probe(self, const uint64_t[::1] keys, *, int32_t skip=0, int64_t request=0, int64_t time_ns=0):
         """The prefix hit of these keys in blocks, over all tiers; changes nothing but the count of
         lookups (semantics §4.3). The first ``skip`` blocks are known already and not looked for.
         ``last_credit`` then says which tier would deliver each of the others; -1: none has to."""
         cdef int32_t n = <int32_t>keys.shape[0]
         cdef const uint64_t* first = &keys[0] if n else NULL
+        self.request.index = request
+        self.request.time_ns = time_ns
         self.reserve(first, n)
         self.find(first, n, min(skip, n), n)
         return self.hit

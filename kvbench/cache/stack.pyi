@@ -19,4 +19,12 @@ class TierStack(StackPlan):
     def store_only(
         self, keys: npt.NDArray[np.uint64], *, skip: int = 0, request: int = 0, time_ns: int = 0
     ) -> list[int]: ...
-    def fetch_only(self, keys: npt.NDArray[np.uint64], *, skip: int = 0, request: int = 0, time_ns: int = 0) -> int: ...
+    def fetch_only(
+        self,
+        keys: npt.NDArray[np.uint64],
+        *,
+        skip: int = 0,
+        limit: int | None = None,
+        request: int = 0,
+        time_ns: int = 0,
+    ) -> int: ...

@@ -52,7 +52,8 @@ cdef class TierStack(StackPlan):
             return 0
         if self.frozen:
             level = &self.level[0]
-            level.places[0].counts[REFUSED_FROZEN_CHUNKS] += level.chunks - self.hit // level.multiple
+            if self.mode != FETCH_ONLY:
+                level.places[0].counts[REFUSED_FROZEN_CHUNKS] += level.chunks - self.hit // level.multiple
             return 0
         memcpy(self.lies_in, self.credit, self.hit)
         for t in range(self.levels):
@@ -319,9 +320,10 @@ cdef class TierStack(StackPlan):
             self.mode = SERVE
             self.skip = 0
 
-    def fetch_only(self, const uint64_t[::1] keys, *, int32_t skip=0, int64_t request=0, int64_t time_ns=0):
-        """Fetch what the tiers have of a request from block ``skip`` on; returns up to which block they
-        delivered it. What is missing is not stored."""
+    def fetch_only(self, const uint64_t[::1] keys, *, int32_t skip=0, limit=None, int64_t request=0,
+                   int64_t time_ns=0):
+        """Fetch what the tiers have of a request from block ``skip`` to before block ``limit``; returns up to
+        which block they delivered it. What is missing is not stored."""
         cdef int32_t n = <int32_t>keys.shape[0]
         cdef const uint64_t* first = &keys[0] if n else NULL
         self.request.index = request
@@ -330,7 +332,7 @@ cdef class TierStack(StackPlan):
         self.mode = FETCH_ONLY
         self.skip = min(skip, n)
         try:
-            self.lookup(first, n, n, n)
+            self.lookup(first, n, n if limit is None else min(<int>limit, n), n)
             self.commit()
             return self.hit
         finally:

@@ -17,6 +17,7 @@ from kvbench.specs import EvictionPolicySpec, RouterPolicySpec
 if TYPE_CHECKING:
     from kvbench.config import RunConfig
     from kvbench.plugins import Registry
+    from kvbench.replays.plan import Plan
 
 
 @click.command(
@@ -25,6 +26,7 @@ Examples:
   kvbench replay traces/chat.arrow --capacity 10%
   kvbench replay trace.arrow --capacity 64GiB --block-bytes 2MiB --workers 8 -o requests.parquet
   kvbench replay trace.arrow --policy lru --policy arc --policy sieve --capacity 1k,10k,10%
+  kvbench replay trace.arrow --capacity 10k --workers 8 --router dynamo-kv --router round-robin
   kvbench replay trace.arrow --tier gpu,capacity=1k --tier cpu,capacity=10k --placement exclusive
   kvbench replay --config run.toml --policy fifo --json
   cat trace.arrows | kvbench replay - --capacity 10k
@@ -46,7 +48,12 @@ kvbench plugins lists the policies, routers and token databases with their param
     help="Eviction policy; several of them, or several capacities (1k,10k,10%), make a table.  [default: lru]",
 )
 @click.option("--workers", type=int, metavar="N", help="Engine replicas, each with its own cache.  [default: 1]")
-@click.option("--router", type=PartType(RouterPolicySpec), help="Who serves a request.  [default: max-prefix]")
+@click.option(
+    "--router",
+    type=PartType(RouterPolicySpec),
+    multiple=True,
+    help="Who serves a request; several of them make a table.  [default: max-prefix]",
+)
 @routing_options()
 @tier_options()
 @block_options("capacities and figures in bytes")
@@ -103,8 +110,9 @@ def replay(ctx: click.Context, /, config_file: Path | None, as_json: bool, print
     from kvbench.config import load_config
 
     given = {name: value for name, value in settings.items() if value not in (None, ())}
-    if "policy" in given:
-        given["policy"] = given["policy"][0] if len(given["policy"]) == 1 else list(given["policy"])
+    for name in ("policy", "router"):
+        if name in given:
+            given[name] = given[name][0] if len(given[name]) == 1 else list(given[name])
     if "tiers" in given:
         given["tiers"] = list(given["tiers"])
     config = load_config(config_file, given)
@@ -133,10 +141,17 @@ def effective_config(config: RunConfig, registry: Registry) -> str:
     for table, tier in zip(settings.get("tiers", []), config.tiers or [], strict=True):
         table["capacity"] = tier.capacity  # in bytes it says more than in blocks: how many are left over
     if config.is_matrix:
-        policies = {plan.policy_name: plan.policy.to_dict() for plan in plans if plan.policy is not None}
-        settings |= {"capacity": config.capacity, "policy": list(policies.values())}
+        settings |= {"capacity": config.capacity, **_lists(config, plans)}
     files = {name: value for name, value in config.to_dict().items() if name in NOT_PART_OF_RESULT and value}
     return tomli_w.dumps({**files, **settings})
+
+
+def _lists(config: RunConfig, plans: list[Plan]) -> dict[str, Any]:
+    """The policies and routers of a matrix, each once."""
+    policies = {plan.policy_name: plan.policy.to_dict() for plan in plans if plan.policy is not None}
+    routers = {plan.router_name: plan.router.to_dict() for plan in plans if plan.router is not None}
+    lists = {"policy": list(policies.values())} if policies else {}
+    return lists | ({"router": list(routers.values())} if isinstance(config.router, list) else {})
 
 
 def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
@@ -153,7 +168,10 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(result.to_dict()), indent=2).decode())
         return
+    from kvbench.cli.routermatrix import print_routers
     from kvbench.cli.tables import print_matrix, print_replay
 
     show: Any = print_matrix if config.is_matrix else print_replay
+    if isinstance(config.router, list):
+        show = print_routers
     show(result, config)

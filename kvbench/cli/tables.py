@@ -80,10 +80,13 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
         out.print(_blocks(summary))
         out.print()
     if summary.get("tiers"):
-        from kvbench.cli.tiertables import tier_tables
+        from kvbench.cli.tiertables import serving_table, tier_tables
 
         for table in tier_tables(summary["tiers"]):
             out.print(table)
+            out.print()
+        if "serving" in summary:
+            out.print(serving_table(summary["serving"]))
             out.print()
     if summary["workers"]["count"] > 1:
         out.print(_workers(summary))
@@ -96,10 +99,11 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
             out.print()
     for line in _remarks(result, config):
         out.print(escape(line))
-    _print_clock(out, result.wall_clock)
+    print_clock(out, result.wall_clock)
 
 
-def _print_clock(out: Printer, clock: dict[str, float]) -> None:
+def print_clock(out: Printer, clock: dict[str, float]) -> None:
+    """Print how long a run took."""
     out.print(
         f"wall clock: {clock['total_s']:.2f} s, of which {clock['replay_s']:.2f} s replaying: "
         f"{format_count(clock['requests_per_s'])} requests/s, {format_count(clock['blocks_per_s'])} blocks/s",
@@ -121,7 +125,7 @@ def print_matrix(result: MatrixResult, config: RunConfig) -> None:
         capacity = "infinite" if blocks is None else f"{blocks:,}"
         best = result.best(blocks) if len(cells) > 1 else set()
         for cell in cells:
-            mark = " *" if cell["policy"] in best else ""
+            mark = " *" if (cell["policy"], cell["router"]) in best else ""
             table.add_row(
                 capacity,
                 cell["policy"] + mark,
@@ -137,7 +141,7 @@ def print_matrix(result: MatrixResult, config: RunConfig) -> None:
     out.print("* best token rate of its capacity; gap: token rate of the Belady bound less that of the policy")
     if config.output and config.is_matrix:
         out.print(f"wrote {config.output}")
-    _print_clock(out, result.wall_clock)
+    print_clock(out, result.wall_clock)
 
 
 def _matrix_rates(rates: dict[str, float | None]) -> list[str]:
@@ -229,11 +233,12 @@ def _workers(summary: dict[str, Any]) -> Table:
         )
     if workers["count"] > MAX_WORKER_ROWS:
         table.add_row(f"… {workers['count'] - MAX_WORKER_ROWS} more: see --json")
-    table.add_row("max/mean", _times(workers["max_over_mean_requests"]), _times(workers["max_over_mean_input_tokens"]))
+    table.add_row("max/mean", times(workers["max_over_mean_requests"]), times(workers["max_over_mean_input_tokens"]))
     return table
 
 
-def _times(value: float | None) -> str:
+def times(value: float | None) -> str:
+    """A factor with two digits."""
     return "–" if value is None else f"{value:.2f}"
 
 

@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.cli.tables import add_remarks, number, percent, simple_table
 from kvbench.results.causes import CAUSES
+from kvbench.results.hitrates import HIT_RATES
 from kvbench.units import format_bytes, format_count, format_duration_ns
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+def serving_table(serving: dict[str, Any]) -> Table:
+    """The hit rates as serving systems define them."""
+    table = simple_table("as printed by", "rate", "formula")
+    add_remarks(table)
+    for rate in HIT_RATES:
+        table.add_row(rate.name, percent(serving["hit_rates"][rate.name]), rate.formula, rate.source)
+    return table
 
 
 def tier_headline(settings: dict[str, Any]) -> str:

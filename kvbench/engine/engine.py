@@ -50,14 +50,16 @@ class CacheEngine(EngineBase):
                       see; None: all.
     ``remove_after_retrieve``  what a retrieve touched is gone afterwards (the receiver of disaggregated
                       prefill).
-    ``wait_for_room`` what found no room for pinned chunks is stored once they are released.
-    ``pin_timeout_s`` when a lease ends by itself, on ``clock``: nanoseconds that never go back. Without a
-                      clock time stands still.
+    ``wait_for_room`` what found no room for pinned chunks is tried again by the next store or release of any
+                      engine, as long as something is pinned.
+    ``pin_timeout_s`` when a lease ends by itself, on ``clock``: nanoseconds that never go back. None: after
+                      five minutes, as in LMCache. Without a clock time stands still.
     ``costs``         what the phases of a store cost.
     ``observer``      is told of each operation's start and end.
     ``keep_events``   keep the event log, see :attr:`events`.
-    ``settings``      of a run file: tiers, preset, placement, walk, workers, workers_per_host, seed,
-                      retries, block_bytes, model, models, kv_dtype, tp, devices.
+    ``settings``      of a run file: tiers, preset, placement, walk, workers, workers_per_host, tp, model,
+                      models, kv_dtype, block_bytes, devices, seed; and retries, of the gets and puts that
+                      ``inject`` lets fail. What a preset says of computing again is its caller's affair here.
     """
 
     # -- the three calls -----------------------------------------------------------------------
@@ -90,6 +92,7 @@ class CacheEngine(EngineBase):
                 self.stats.frozen_stores += 1
             if call.reason:
                 return StoreResult(requested, 0, call.reason)
+            self._store_waiting(call)
             self.stats.store_requests += 1
             self.stats.requested_store_tokens += requested
             return StoreResult(requested, self._store(call, chunks, first), "")
@@ -114,16 +117,15 @@ class CacheEngine(EngineBase):
         with self._operation("lookup") as call:
             if pin == (lookup_id is None):
                 raise ArgumentError("a lookup that pins has a lookup_id, and one that does not has none")
-            if (self._number, lookup_id) in self._pool.leases:
-                raise ArgumentError(f"lookup_id {lookup_id!r} holds a lease already")
+            self._check_free(lookup_id)
             chunks, _ = self._chunks(tokens, hashes, offsets, None, tags)
             computed = chunks.computed(num_computed_tokens)
             if self._degraded(call):
                 return 0
             self.stats.lookup_requests += 1
-            hit = self._find(chunks, computed, lookup_id)
+            hit = self._find(call, chunks, computed, lookup_id)
             offset = int(chunks.ends[hit - 1]) if hit > computed else num_computed_tokens
-            self._count_lookup(chunks, num_computed_tokens, offset if hit > computed else 0)
+            self._count_lookup(chunks, hit, num_computed_tokens, offset if hit > computed else 0)
             return offset
 
     def retrieve(
@@ -150,57 +152,65 @@ class CacheEngine(EngineBase):
             first = max(first, chunks.computed(num_computed_tokens))
             limit = self._limit(chunks, max_fetch)
             found = Retrieved(np.zeros(chunks.tokens, np.bool_), dict.fromkeys(self._pool.tier_names, 0))
+            touched = first
             if not self._degraded(call):
                 self.stats.retrieve_requests += 1
-                self._fetch(call, chunks, first, limit, found)
-                overlap = max(0, num_computed_tokens - int(chunks.starts[first])) if first < len(chunks) else 0
-                if max_fetch is not None:
-                    overlap += int(np.count_nonzero(found.mask[max_fetch:]))
-                self.stats.overlap_tokens += overlap if found.mask.any() else 0
-            if lookup_id is not None:
-                self._release(lookup_id)
-            if self.remove_after_retrieve and not call.reason:
-                self._pool.remove(self.worker, chunks.keys[chunks.distinct(first) : chunks.distinct(limit)])
+                touched = self._fetch(call, chunks, first, limit, found)
+                if found.mask.any():
+                    self.stats.overlap_tokens += max(0, num_computed_tokens - int(chunks.starts[first]))
+                    self.stats.overlap_tokens += (
+                        0 if max_fetch is None else int(np.count_nonzero(found.mask[max_fetch:]))
+                    )
+            if lookup_id is not None and self._release(lookup_id):
+                self._store_waiting(call)
+            if self.remove_after_retrieve and touched > first:
+                self._pool.remove(self.worker, chunks.keys[:touched], first)
             return found
 
     # -- pins, removal -------------------------------------------------------------------------
 
     def lookup_unpin(self, lookup_id: object) -> bool:
         """End the lease of a lookup; False if it has none (any more)."""
-        with self._operation("lookup_unpin"):
-            return self._release(lookup_id)
+        with self._operation("lookup_unpin") as call:
+            released = self._release(lookup_id)
+            self._store_waiting(call)
+            return released
 
     def pin(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> int:
         """Keep the prefix that the tiers hold from being evicted; returns up to which token. Each pin needs
         an ``unpin``; none runs out."""
         with self._operation("pin") as call:
             chunks, _ = self._chunks(tokens, None, None, None, tags)
-            if self._degraded(call):
-                return 0
             name = object()
-            hit = self._find(chunks, 0, name, lasting=True)
             self._pins.setdefault(chunks.keys.tobytes(), []).append(name)
+            if self._degraded(call):
+                self._lease(name, (), True)
+                return 0
+            hit = self._find(call, chunks, 0, name, lasting=True)
             return int(chunks.ends[hit - 1]) if hit else 0
 
     def unpin(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> None:
         """Take back the youngest pin of a prompt. Raises ArgumentError if it has none."""
-        with self._operation("unpin"):
+        with self._operation("unpin") as call:
             chunks, _ = self._chunks(tokens, None, None, None, tags)
             names = self._pins.get(chunks.keys.tobytes())
             if not names:
                 raise ArgumentError(f"a prompt of {chunks.tokens} tokens is not pinned")
             self._release(names.pop())
+            self._store_waiting(call)
 
     def remove(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> int:
         """Drop the chunks of a prompt from all tiers; returns how many tokens are gone. Pinned ones stay."""
         with self._operation("remove"):
             chunks, _ = self._chunks(tokens, None, None, None, tags)
-            gone = self._pool.remove(self.worker, chunks.keys)
-            return int(self._sizes(chunks)[sorted(gone)].sum())
+            self._give_up_waiting(chunks.keys)
+            part = chunks.part(0)
+            return part.tokens_of(self._pool.remove(self.worker, part.keys))
 
     def clear(self) -> None:
         """Drop all chunks of all engines from the tiers that this one can reach. Pinned ones stay."""
         with self._operation("clear"):
+            self._pool.waiting.clear()
             self._pool.clear(self.worker)
 
     # -- state ---------------------------------------------------------------------------------
@@ -209,24 +219,23 @@ class CacheEngine(EngineBase):
         """Frozen, the engine stores nothing and reads from its fastest tier only."""
         self._frozen = frozen
 
-    def unhealthy(self, reason: str = "unhealthy") -> None:
-        """From now on every call gives an empty result."""
-        if self._unhealthy != "init_failed":
-            self._unhealthy = reason
+    def unhealthy(self) -> None:
+        """From now on stores, lookups, retrieves and pins give an empty result."""
+        self._fault = self._fault or "unhealthy"
 
     def healthy(self) -> None:
         """Calls work again, unless the engine never came up."""
-        if self._unhealthy != "init_failed":
-            self._unhealthy = ""
+        if self._fault == "unhealthy":
+            self._fault = ""
 
     def mark_init_failed(self) -> None:
         """The engine never came up, for good."""
-        self._unhealthy = "init_failed"
+        self._fault = "init_failed"
 
     @property
     def is_healthy(self) -> bool:
         """Whether calls do anything."""
-        return not self._unhealthy
+        return not self._fault
 
     def inject(self, tier: str, *, unhealthy: bool = False, get_fails: float = 0.0, put_fails: float = 0.0) -> None:
         """Let a tier fail from now on, for all engines: it neither answers nor stores, or a share of its
@@ -265,14 +274,22 @@ class CacheEngine(EngineBase):
         """For each chunk of a prompt the names of the tiers that hold it, fastest first; asks nobody else."""
         chunks, _ = self._chunks(tokens, None, None, None, tags)
         held = self._pool.holders(self.worker, chunks.keys)
-        return [tuple(self._pool.tier_names[level] for level in held[at]) for at in chunks.position.tolist()]
+        return [tuple(self._pool.tier_names[level] for level in levels) for levels in held]
 
     def keys(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> list[CacheKey]:
         """The keys of a prompt's chunks in full."""
         return [self.metadata.key(digest, tags) for _, _, digest in self.hasher.blocks(tokens)]
 
+    def _check_free(self, lookup_id: object) -> None:
+        try:
+            taken = (self._number, lookup_id) in self._pool.leases
+        except TypeError:
+            raise ArgumentError(f"lookup_id {lookup_id!r} cannot name a lease: it must be hashable") from None
+        if taken:
+            raise ArgumentError(f"lookup_id {lookup_id!r} holds a lease already")
+
     def close(self) -> None:
-        """Release all leases of this engine; it takes no more calls."""
+        """Release all leases of this engine and give up what it waits to store; it takes no more calls."""
         for number, name in [name for name in self._pool.leases if name[0] == self._number]:
             self._pool.release((number, name))
         self._is_closed = True

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMetadata:
-    """The identity of one engine; two engines share chunks only where all of it is equal.
+    """The identity of one engine: engines share chunks where their :meth:`key` is equal but for the hash.
 
     ``model``       model name.
     ``world_size``  ranks that share the work.
@@ -42,10 +42,13 @@ class EngineMetadata:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.world_size < 1:
+            raise ConfigError(f"world_size = {self.world_size} is below 1")
         if not 0 <= self.rank < self.world_size:
             raise ConfigError(f"rank = {self.rank} is none of a world of {self.world_size}: give 0 to world_size - 1")
         if self.save_only_first_rank and not self.mla:
             raise ConfigError("save_only_first_rank has no effect without mla: ranks hold different bytes")
+        self.key(0)
 
     @property
     def passive(self) -> bool:

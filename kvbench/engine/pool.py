@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from kvbench.cache.events import EVENT_FIELDS, EVENT_KINDS, EVENT_REASONS
-from kvbench.config import RunConfig, load_config
+from kvbench.config import MAX_RETRIES, RunConfig, load_config
 from kvbench.errors import ArgumentError, ConfigError
 from kvbench.plugins import did_you_mean, load_registry
 from kvbench.replays.engine import Engine
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kvbench.cache import StackedTier, TierStack
+    from kvbench.engine.base import EngineBase
+    from kvbench.engine.chunks import Chunks
+    from kvbench.engine.stats import EngineStats
     from kvbench.plugins import Registry
 
     Keys = npt.NDArray[np.uint64]
 
 SETTINGS = (
     *("tiers", "preset", "placement", "walk", "workers", "workers_per_host", "tp"),
-    *("model", "models", "kv_dtype", "block_bytes", "devices", "retries", "seed"),
+    *("model", "models", "kv_dtype", "block_bytes", "devices", "seed"),
 )
 """Keys of a run file that an engine takes."""
 
@@ -55,7 +59,9 @@ class EnginePool:
     """The stores of all engines that were made from one another.
 
     ``clock``  nanoseconds that never go back.
+    ``stats``        of each engine.
     ``operations``   how many calls all engines have had.
+    ``waiting``      what is to be stored when there is room: whose, which chunks, and from which on.
     ``block_bytes``  of a chunk, all ranks' together; None if it is not known.
     ``get_fails``    share of failing gets by level.
     """
@@ -69,12 +75,15 @@ class EnginePool:
         registry: Registry | None,
         keep_events: bool,
     ) -> None:
+        retries = settings.pop("retries", 0)
         config = _config(settings)
         schema = pa.schema(
             [("arrival_ns", pa.int64()), ("input_tokens", pa.uint32()), ("block_ids", pa.list_(pa.uint64()))],
             metadata=TraceFacts(block_tokens=chunk_tokens, dense=False).to_metadata(),
         )
         trace = open_trace(schema.empty_table())
+        # Gets and puts of an engine are made to fail by its caller, not by a fault plan.
+        config = msgspec.structs.replace(config, retries=_retries(retries))
         plan = make_plan(config, load_registry() if registry is None else registry, trace)
         shared = [tier.config.setting for tier in plan.tiers or () if tier.capacity_share is not None]
         if shared:
@@ -89,8 +98,9 @@ class EnginePool:
         self.get_fails: dict[int, float] = {}
         self.clock: Callable[[], int] = _stands_still if clock is None else clock
         self.leases: dict[tuple[int, object], Lease] = {}
-        self.engines = 0
+        self.stats: list[EngineStats] = []
         self.operations = 0
+        self.waiting: list[tuple[EngineBase, Chunks, int]] = []
 
     @property
     def tier_names(self) -> list[str]:
@@ -134,6 +144,7 @@ class EnginePool:
                 "tier": names[event["tier"]],
                 "store": int(event["store"]),
                 "source_tier": names[event["source"]] if event["source_store"] >= 0 else None,
+                "source_store": int(event["source_store"]) if event["source_store"] >= 0 else None,
                 "key": int(event["key"]),
                 "parent": int(event["parent"]) if event["has_parent"] else None,
             }
@@ -162,27 +173,28 @@ class EnginePool:
             hold.store.unpin(hold.keys)
         return lease is not None
 
-    def expire(self) -> int:
-        """End the leases whose time is over; returns how many they were."""
+    def expire(self) -> None:
+        """End the leases whose time is over."""
         now = self.clock()
         late = [
             name for name, lease in self.leases.items() if lease.deadline_ns is not None and lease.deadline_ns <= now
         ]
-        for name in late:
-            self.release(name)
-        return len(late)
+        for engine, name in late:
+            self.release((engine, name))
+            self.stats[engine].forced_unpins += 1
 
     # -- what is stored ------------------------------------------------------------------------
 
-    def remove(self, worker: int, keys: Keys) -> set[int]:
-        """Drop blocks from all tiers of a worker, but not what is pinned; returns those that were in
-        some tier and are now in none, by their position."""
+    def remove(self, worker: int, keys: Keys, first: int = 0) -> list[int]:
+        """Drop blocks from ``first`` on from all tiers of a worker, in chunks that hold any of them, but not what
+        is pinned; returns the positions of those that were in some tier and are now in none."""
         before = self.holders(worker, keys)
         for stores in self.stores(worker):
             for store in stores:
-                store.remove(keys[store.multiple - 1 :: store.multiple])
+                multiple = store.multiple
+                store.remove(np.ascontiguousarray(keys[multiple - 1 :: multiple][first // multiple :]))
         after = self.holders(worker, keys)
-        return {at for at in range(len(keys)) if before[at] and not after[at]}
+        return [at for at in range(len(keys)) if before[at] and not after[at]]
 
     def holders(self, worker: int, keys: Keys) -> list[list[int]]:
         """For each block the levels that have it, in all ranks."""
@@ -196,6 +208,10 @@ class EnginePool:
                         found[at].append(level)
         return found
 
+    def refused(self, worker: int) -> int:
+        """Chunks that found no room so far."""
+        return sum(store.counters()["refused_room_chunks"] for stores in self.stores(worker) for store in stores)
+
     def clear(self, worker: int) -> None:
         """Drop all chunks that a worker can reach and nobody has pinned."""
         for stores in self.stores(worker):
@@ -206,6 +222,12 @@ class EnginePool:
 def _stands_still() -> int:
     """The clock of an engine without one."""
     return 0
+
+
+def _retries(retries: object) -> int:
+    if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
+        raise ConfigError(f"retries = {retries!r} must be a whole number from 0 to {MAX_RETRIES:,}")
+    return retries
 
 
 def _config(settings: dict[str, Any]) -> RunConfig:

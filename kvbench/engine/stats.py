@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from kvbench.results.hitrates import HitSums, hit_rates
+from kvbench.results.hitrates import TokenSums, hit_rates
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-PHASES = ("keys", "copy_out", "put")
+STORE_PHASES = ("keys", "copy_out", "put")
 """The phases of a store, in order: hashing, the copy out of the GPU, writing to the tiers."""
+FETCH_PHASES = ("get", "copy_in")
+"""The phases of a fetch: reading from the tiers, the copy into the GPU."""
+
+Phases = dict[str, int | None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,14 +25,15 @@ class EngineStats:
     ``degraded_operations``     calls that an unhealthy engine answered with nothing.
     ``frozen_stores``, ``passive_stores``  stores that were skipped.
     ``requested_store_tokens``  tokens of the chunks that were to be stored.
-    ``stored_tokens``           of these, tokens of chunks that some tier took and no tier had.
-    ``overlap_tokens``          fetched, but computed already: a chunk is fetched whole.
+    ``stored_tokens``, ``stored_bytes``  of these, what some tier took that had not had it.
+    ``overlap_tokens``          fetched, but there already, or behind ``max_fetch``: a chunk is fetched whole.
     ``wasted_tokens``, ``wasted_bytes``  claimed by a fetch and given back after a failing get; bytes
                                 are None where the size of a block is not known.
     ``forced_unpins``           leases that ran out.
-    ``sums``                    see :class:`kvbench.results.hitrates.HitSums`.
-    ``phase_ns``                time of stores by phase, of the engine's :class:`EngineCosts`; None for a
-                                phase whose cost is not known.
+    ``sums``                    see :class:`kvbench.results.hitrates.TokenSums`.
+    ``store_phase_ns``, ``fetch_phase_ns``  time of stores and fetches by phase, one after another, by the
+                                engine's :class:`EngineCosts` and the tiers' devices; None for a phase whose
+                                cost is not known.
     """
 
     store_requests: int = 0
@@ -47,8 +49,9 @@ class EngineStats:
     wasted_tokens: int = 0
     wasted_bytes: int | None = 0
     forced_unpins: int = 0
-    sums: HitSums = field(default_factory=HitSums)
-    phase_ns: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
+    sums: TokenSums = field(default_factory=TokenSums)
+    store_phase_ns: Phases = field(default_factory=lambda: dict.fromkeys(STORE_PHASES, 0))
+    fetch_phase_ns: Phases = field(default_factory=lambda: dict.fromkeys(FETCH_PHASES, 0))
 
     @property
     def hit_rates(self) -> dict[str, float | None]:
@@ -62,14 +65,19 @@ class EngineStats:
 
     @property
     def gap_tokens(self) -> int:
-        """Tokens that fetches were promised and did not get."""
+        """Tokens that retrieves asked for and did not get: of a prompt of which all is asked, what no tier has;
+        of one that was looked up before (``max_fetch``), what failed."""
         return self.sums.asked - self.sums.delivered
 
     @property
     def store_ns(self) -> int | None:
         """Time of all stores: the sum of their phases; None if one is not known."""
-        known = [phase for phase in self.phase_ns.values() if phase is not None]
-        return sum(known) if len(known) == len(self.phase_ns) else None
+        return _total(self.store_phase_ns)
+
+    @property
+    def fetch_ns(self) -> int | None:
+        """The same of all fetches."""
+        return _total(self.fetch_phase_ns)
 
     @property
     def store_bytes_per_s(self) -> float | None:
@@ -84,10 +92,12 @@ class EngineStats:
         counts["stored_share"] = self.stored_share
         counts["gap_tokens"] = self.gap_tokens
         counts["store_ns"] = self.store_ns
+        counts["fetch_ns"] = self.fetch_ns
         counts["store_bytes_per_s"] = self.store_bytes_per_s
         counts["hit_rates"] = self.hit_rates
         return counts
 
-    def rows(self) -> Iterator[tuple[str, Any]]:
-        """Name and value of each count that is one number."""
-        return ((name, value) for name, value in self.to_dict().items() if not isinstance(value, dict))
+
+def _total(phases: Phases) -> int | None:
+    known = [phase for phase in phases.values() if phase is not None]
+    return sum(known) if len(known) == len(phases) else None

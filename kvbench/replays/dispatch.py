@@ -56,7 +56,7 @@ def make_dispatcher(plan: Plan, *, dense: bool, capacity_blocks: int | None, blo
             views.append(RouterView(router, truth))
             continue
         own = KvbmIndex(config.workers, dense, groups, counts_copies=index.copies == "count", predicts=index.predicts)
-        views.append(_make_view(plan, router, own, channel, stream_seed(config.seed, f"events of {name}")))
+        views.append(_make_view(plan, router, own, channel, context, stream_seed(config.seed, f"events of {name}")))
     return Dispatcher(truth, views, **_load_settings(config.load or LoadConfig()))
 
 
@@ -72,12 +72,14 @@ def make_router(plan: Plan, context: RouterContext) -> RouterPolicy:
     return router
 
 
-def _make_view(plan: Plan, router: RouterPolicy, own: KvbmIndex, channel: ChannelConfig, seed: int) -> RouterView:
+def _make_view(
+    plan: Plan, router: RouterPolicy, own: KvbmIndex, channel: ChannelConfig, context: RouterContext, seed: int
+) -> RouterView:
     """A router with an index of its own."""
     index = plan.config.index or IndexConfig()
     predictor: TimedPredictor | MirrorPredictor | None = None
     if index.capacity is not None:
-        predictor = MirrorPredictor(own, capacity=_mirror_blocks(plan, index.capacity))
+        predictor = MirrorPredictor(own, capacity=_mirror_blocks(plan, index.capacity, context.block_tokens))
     elif index.predicts:
         predictor = TimedPredictor(own, ttl=make_lag(index.lifetime))
     if index.mode == "approximate":
@@ -98,11 +100,13 @@ def _make_view(plan: Plan, router: RouterPolicy, own: KvbmIndex, channel: Channe
     return RouterView(router, own, channel=events, predictor=predictor)
 
 
-def _mirror_blocks(plan: Plan, capacity: int | str) -> int:
+def _mirror_blocks(plan: Plan, capacity: int | str, block_tokens: int | None) -> int:
     """Blocks that an approximate index believes a worker to hold."""
-    blocks, _ = parse_capacity(capacity, plan.block_bytes, setting="--index: capacity")
+    blocks, _ = parse_capacity(capacity, plan.block_bytes, setting="--index: capacity", block_tokens=block_tokens)
     if blocks is None:
-        raise ConfigError(f"--index: capacity = {capacity} is no number of blocks or bytes; ttl forgets by time")
+        raise ConfigError(
+            f"--index: capacity = {capacity} is no number of blocks, tokens or bytes; ttl forgets by time"
+        )
     return blocks
 
 

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kvbench.config import NOT_PART_OF_RESULT, RunConfig, option
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.outputs import output_column
 from kvbench.replays.parts import ChosenPart, check_columns, choose, choose_tokens, parse_capacity
 from kvbench.replays.tierplan import TierPlan, plan_tiers
+from kvbench.routeconfig import IndexConfig, parse_table
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
 from kvbench.units import parse_bytes
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from kvbench.plugins import Registry
     from kvbench.serving.kvsize import KvLayout
+    from kvbench.specs import Spec
     from kvbench.trace.reader import Trace
 
 MAX_WORKERS = 65_536
@@ -67,11 +71,22 @@ class Plan:
     @property
     def policy_name(self) -> str:
         """The policy as it is typed: its name and the parameters that differ from their defaults."""
-        if self.policy is None:
-            return "infinite"
-        defaults = {param.name: param.default for param in self.policy.spec.params}
-        given = [f"{key}={value}" for key, value in self.policy.params.items() if value != defaults.get(key)]
-        return ",".join([self.policy.spec.name, *given])
+        return "infinite" if self.policy is None else _typed(self.policy)
+
+    @property
+    def router_name(self) -> str | None:
+        """The router as it is typed; None with one worker."""
+        return None if self.router is None else _typed(self.router)
+
+    @property
+    def index_name(self) -> str | None:
+        """How the router learns who holds what, as it is typed; None with one worker."""
+        if self.router is None:
+            return None
+        given = msgspec.to_builtins(self.config.index or IndexConfig())
+        defaults = msgspec.to_builtins(IndexConfig())
+        changed = [f"{key}={value}" for key, value in given.items() if key != "mode" and value != defaults[key]]
+        return ",".join([given["mode"], *changed])
 
     def to_dict(self, capacity_blocks: int | None) -> dict[str, Any]:
         """The effective configuration, without the names of files."""
@@ -89,6 +104,13 @@ class Plan:
             settings.pop("capacity")
             settings["tiers"] = [tier.to_dict() for tier in self.tiers]
         return dict(sorted(settings.items()))
+
+
+def _typed(part: ChosenPart) -> str:
+    """A part as it is typed: its name and the parameters that differ from their defaults."""
+    defaults = {param.name: param.default for param in part.spec.params}
+    given = [f"{key}={value}" for key, value in part.params.items() if value != defaults.get(key)]
+    return ",".join([part.spec.name, *given])
 
 
 def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
@@ -120,9 +142,10 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
     if config.workers > MAX_WORKERS:
         raise ConfigError(f"--workers = {config.workers} is above {MAX_WORKERS}")
     if config.workers > 1:
-        choice = "max-prefix" if config.router is None else config.router
+        choice = _single("max-prefix" if config.router is None else config.router, "router")
         router = choose(registry, RouterPolicySpec, choice, "--router")
         check_columns(router.spec, trace)
+        config = _with_index(config, router.spec)
     return Plan(
         config,
         tokens,
@@ -134,6 +157,15 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
         tiers,
         layout,
     )
+
+
+def _with_index(config: RunConfig, router: Spec) -> RunConfig:
+    """``config`` with the index that comes with the router, where the run names none."""
+    assert isinstance(router, RouterPolicySpec)
+    if config.index is not None or not router.index:
+        return config
+    index = IndexConfig(**parse_table(router.index, IndexConfig, "--index", first="mode"))
+    return msgspec.structs.replace(config, index=index).check()
 
 
 def _layout(config: RunConfig, trace: Trace) -> KvLayout | None:

@@ -14,17 +14,18 @@ from kvbench.cache.fold import Fold
 
 
 cdef enum:
-    OTHERS = 4
+    OTHERS = 5
 
 
 def tier_columns(levels):
     """Columns of a row of tier counts for a stack of ``levels`` tiers: hit blocks by the tier that
     delivered them, missing blocks by the tier that evicted them last, and blocks that missed because
     no tier had admitted them, because of a fault, blocks delivered twice (chunks of a slower tier
-    overlap what a faster one gave), and hits claimed and given back after a failing get."""
+    overlap what a faster one gave), hits claimed and given back after a failing get, and blocks of the prefix
+    that the tiers behind the first hold by themselves."""
     return [
         *(f"hit_{t}" for t in range(levels)), *(f"evicted_{t}" for t in range(levels)),
-        "not_admitted", "fault", "overlap", "lost",
+        "not_admitted", "fault", "overlap", "lost", "behind",
     ]
 
 
@@ -61,7 +62,7 @@ cdef class TieredReplay(OrderReplay):
         (<TierStack>place).next_use = self.next_use + offset if self.next_use != NULL else NULL
         row.hit_blocks = (<TierStack>place).lookup(keys, stored, self.limit_of(i, n), readable)
         (<TierStack>place).has_partial = self.partials != NULL and self.partials[i]
-        self.count_tiers(<TierStack>place, n, row, counts)
+        self.count_tiers(<TierStack>place, n, counts)
         if row.hit_blocks < n:
             self.explain(keys, n, (<TierStack>place).found, row)
             if self.seen is not None:
@@ -87,12 +88,13 @@ cdef class TieredReplay(OrderReplay):
                     assert tier.used > 512 or set(held) == set(tier.residents()), f"{tier.name}: events do not fold to it"
         return 0
 
-    cdef void count_tiers(self, TierStack stack, int32_t n, Row* row, int32_t* counts) noexcept nogil:
+    cdef void count_tiers(self, TierStack stack, int32_t n, int32_t* counts) noexcept nogil:
         cdef int32_t t
         for t in range(self.levels):
             counts[t] = stack.level[t].delivered
         counts[2 * self.levels + 2] = stack.overlap
         counts[2 * self.levels + 3] = stack.lost
+        counts[2 * self.levels + 4] = stack.behind(n)
 
     cdef int explain_tiers(self, const uint64_t* keys, TierStack stack, int32_t n, Row* row,
                            int32_t* counts) except -1 nogil:

@@ -26,7 +26,7 @@ def tier_count_names(tiers: Sequence[str]) -> list[str]:
     return [
         *(f"hit_{tier}_blocks" for tier in tiers),
         *(f"evicted_from_{tier}_blocks" for tier in tiers),
-        *("miss_not_admitted_blocks", "miss_fault_blocks", "overlap_blocks", "lost_blocks"),
+        *("miss_not_admitted_blocks", "miss_fault_blocks", "overlap_blocks", "lost_blocks", "behind_blocks"),
     ]
 
 

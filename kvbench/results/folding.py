@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvbench.cache.events import EVENT_KINDS
-from kvbench.cache.fold import Fold, Place
+from kvbench.cache.fold import DuplicateRule, Fold, Place
 from kvbench.errors import TraceError, reason
 from kvbench.results.events import EVENTS_SCHEMA
 from kvbench.results.parquet import METADATA_KEY, write_parquet
@@ -34,13 +34,16 @@ STATE_SCHEMA = pa.schema(
 class Folded:
     """The state after ``events`` events; ``requests`` is the number of the last request among them, plus one.
 
-    ``tiers``  names of the tiers, fastest first.
+    ``tiers``     names of the tiers, fastest first.
+    ``diverging`` blocks that are resident by one of the rules ``naive`` and ``refcount`` and not by the other;
+                  None by the rule ``refuse``.
     """
 
     fold: Fold
     events: int
     requests: int
     tiers: list[str]
+    diverging: int | None = None
 
     def places(self) -> list[tuple[Place, dict[int, int | None]]]:
         """What each place holds, the fastest tier's first."""
@@ -53,46 +56,83 @@ class Folded:
     def to_dict(self) -> dict[str, Any]:
         """Counts by place."""
         places = [{"tier": place[0], "store": place[1], "blocks": len(held)} for place, held in self.places()]
-        return {"events": self.events, "requests": self.requests, "places": places}
+        told: dict[str, Any] = {"events": self.events, "requests": self.requests, "places": places}
+        if self.diverging is not None:
+            told |= {
+                "rule": self.fold.rule,
+                "duplicates": self.fold.duplicates,
+                "unheld": self.fold.unheld,
+                "diverging": self.diverging,
+            }
+        return told
 
 
-def fold_file(file: Path, *, until: int | None = None) -> Folded:
+def fold_file(file: Path, *, until: int | None = None, duplicates: DuplicateRule | None = None) -> Folded:
     """Fold the events of ``file``, those of the first ``until`` requests if that is given.
+
+    ``duplicates``  the rule for blocks that are stored twice (:class:`kvbench.cache.fold.Fold`); by default
+                    ``refcount`` for events that were imported, ``refuse`` for those of a replay.
 
     Raises TraceError, naming the file, for one that is no event log or contradicts itself.
     """
-    fold, count, requests = Fold(), 0, 0
+    count = requests = 0
     try:
-        for row in _rows(file):
+        rule = duplicates or default_rule(file)
+        fold = Fold(rule)
+        other = None if rule == "refuse" else Fold("naive" if rule == "refcount" else "refcount")
+        for row in event_rows(file):
             if until is not None and row["request"] >= until:
                 break
             if row["kind"] not in EVENT_KINDS:
                 raise TraceError(f"{row['kind']!r} is no kind of event; known: {', '.join(EVENT_KINDS)}")
             source = (row["source_tier"], row["source_store"]) if row["source_tier"] is not None else None
-            fold.event(
-                row["kind"],
-                (row["tier"], row["store"]),
-                row["key"],
-                parent=row["parent"],
-                source=source,
-                worker=row["worker"],
-                sequence=row["sequence"],
-            )
+            for each in (fold,) if other is None else (fold, other):
+                each.event(
+                    row["kind"],
+                    (row["tier"], row["store"]),
+                    row["key"],
+                    parent=row["parent"],
+                    source=source,
+                    worker=row["worker"],
+                    sequence=row["sequence"],
+                )
             count += 1
             requests = max(requests, row["request"] + 1)
     except TraceError as error:
         raise TraceError(f"{file}: {error}") from None
-    return Folded(fold, count, requests, _tiers(file))
+    return Folded(fold, count, requests, _tiers(file), None if other is None else _differing(fold, other))
+
+
+def _differing(one: Fold, other: Fold) -> int:
+    """Blocks that are resident in one of two states only."""
+    places = one.holdings.keys() | other.holdings.keys()
+    return sum(len(one.holdings.get(place, {}).keys() ^ other.holdings.get(place, {}).keys()) for place in places)
+
+
+def default_rule(file: Path) -> DuplicateRule:
+    """How the duplicates of a log are taken if nobody says."""
+    return "refcount" if "imported" in log_manifest(file) else "refuse"
+
+
+def log_manifest(file: Path) -> dict[str, Any]:
+    """What a log says of the run that wrote it; nothing where it is somebody else's."""
+    try:
+        metadata = pq.read_metadata(file).metadata or {}
+    except OSError as error:
+        raise TraceError(f"cannot be read: {' '.join(reason(error).split())}") from None
+    except pa.ArrowInvalid as error:
+        raise TraceError(f"is no Parquet file: {' '.join(str(error).split())}") from None
+    manifest: dict[str, Any] = msgspec.json.decode(metadata.get(METADATA_KEY.encode(), b"{}"))
+    return manifest
 
 
 def _tiers(file: Path) -> list[str]:
-    """The tiers of the replay that wrote a log; none where the log is somebody else's."""
-    text = (pq.read_metadata(file).metadata or {}).get(METADATA_KEY.encode(), b"{}")
-    tiers = msgspec.json.decode(text).get("config", {}).get("tiers") or []
-    return [tier["name"] for tier in tiers]
+    """The tiers of the replay that wrote a log."""
+    return [tier["name"] for tier in log_manifest(file).get("config", {}).get("tiers") or []]
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
+def event_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a log. Raises TraceError for a file that is none."""
     try:
         with pq.ParquetFile(file) as parquet:
             lacks = [name for name in EVENTS_SCHEMA.names if name not in parquet.schema_arrow.names]

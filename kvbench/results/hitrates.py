@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HitSums:
+class TokenSums:
     """Sums of tokens over requests.
 
     ``prompt``     P: tokens of prompts.
     ``aligned``    ⌊P⌋: the same in whole chunks, request by request.
     ``device``     G: tokens that the engine's own cache (the GPU tier) hit.
-    ``lookup``     K: tokens of the prefix that the cache behind it (all other tiers) holds by itself.
+    ``lookup``     K: tokens of the prefix that the cache behind it holds by itself.
     ``chunked``    ⌊K⌋: the same in whole chunks.
-    ``external``   X: tokens of K beyond G, which the cache behind supplied.
+    ``external``   X: tokens that the cache behind supplied.
     ``asked``      R: tokens that were to be fetched from it.
     ``delivered``  H: tokens that were.
     """
@@ -32,14 +32,16 @@ class HitSums:
     asked: int = 0
     delivered: int = 0
 
-    def plus(self, other: HitSums) -> HitSums:
+    def plus(self, other: TokenSums) -> TokenSums:
         """The sums over both sets of requests."""
-        return HitSums(**{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)})
+        return TokenSums(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class HitRate:
-    """One definition: ``hit`` and ``total`` are fields of :class:`HitSums`; ``less`` is taken from ``total``."""
+    """One definition: ``hit`` and ``total`` are fields of :class:`TokenSums`; ``less`` is taken from ``total``."""
 
     name: str
     formula: str
@@ -48,7 +50,7 @@ class HitRate:
     total: str
     less: str = ""
 
-    def of(self, sums: HitSums) -> float | None:
+    def of(self, sums: TokenSums) -> float | None:
         """The rate; None where its denominator is 0."""
         total: int = getattr(sums, self.total) - (getattr(sums, self.less) if self.less else 0)
         return getattr(sums, self.hit) / total if total > 0 else None
@@ -61,13 +63,14 @@ HIT_RATES = (
     ),
     HitRate("lmcache_lookup", "ΣK / ΣP", "lmcache:lookup_hit_rate", "lookup", "prompt"),
     HitRate("lmcache_retrieve", "ΣH / ΣR", "lmcache:retrieve_hit_rate", "delivered", "asked"),
-    HitRate("lmcache_mp_lookup", "ΣK / Σ⌊P⌋", "lmcache_mp.lookup_hit / lookup_requested", "lookup", "aligned"),
+    HitRate("lmcache_mp_lookup", "Σ⌊K⌋ / Σ⌊P⌋", "lmcache_mp.lookup_hit / lookup_requested", "chunked", "aligned"),
     HitRate("lmcache_simulator", "Σ⌊K⌋ / ΣP", "LMCache's simulator", "chunked", "prompt"),
 )
 """Vocabulary: P prompt tokens; G hit on the GPU; K held by the tiers behind it; X supplied by them;
-R asked of them, H delivered; ⌊ ⌋ in whole chunks."""
+R asked of them, H delivered; ⌊ ⌋ in whole chunks. Where tiers are exclusive or spill, the head of a
+prefix lies above, and K says little."""
 
 
-def hit_rates(sums: HitSums) -> dict[str, float | None]:
+def hit_rates(sums: TokenSums) -> dict[str, float | None]:
     """All rates by name."""
     return {rate.name: rate.of(sums) for rate in HIT_RATES}

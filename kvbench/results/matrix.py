@@ -1,4 +1,4 @@
-"""Several policies and capacities over one trace, decoded once: the table that compares them."""
+"""Several policies, routers and capacities over one trace, decoded once: the table that compares them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kvbench.replays.engine import wants_bound as wants_bound_of
 from kvbench.replays.future import Future
 from kvbench.replays.plan import make_plan
 from kvbench.results.columns import RequestColumns
+from kvbench.results.evenness import EVENNESS, evenness
 from kvbench.results.parquet import write_parquet
 from kvbench.results.rates import RATES
 from kvbench.results.result import RESULT_VERSION, plugin_versions, trace_facts, wall_clock_of
@@ -36,8 +37,8 @@ COUNTED = ("hit_blocks", "stored_blocks", "evicted_blocks", "truncated_blocks")
 
 @dataclass(slots=True)
 class MatrixResult:
-    """The outcome of a matrix: ``cells`` has a record for each policy and capacity, in the order of
-    the configuration; everything but ``wall_clock`` is equal for equal runs."""
+    """The outcome of a matrix: ``cells`` has a record for each capacity, policy and router, in the order
+    of the configuration; everything but ``wall_clock`` is equal for equal runs."""
 
     manifest: dict[str, Any]
     cells: list[dict[str, Any]]
@@ -47,16 +48,20 @@ class MatrixResult:
         """All of it as plain values."""
         return {**self.manifest, "cells": self.cells, "wall_clock": self.wall_clock}
 
-    def best(self, capacity_blocks: int) -> set[str]:
-        """The policies with the highest token rate at this capacity."""
-        rates = {c["policy"]: c["rates"]["token"] for c in self.cells if c["capacity_blocks"] == capacity_blocks}
+    def best(self, capacity_blocks: int | None) -> set[tuple[str, str | None]]:
+        """The policies and routers with the highest token rate at this capacity."""
+        rates = {
+            (c["policy"], c["router"]): c["rates"]["token"]
+            for c in self.cells
+            if c["capacity_blocks"] == capacity_blocks
+        }
         known = [rate for rate in rates.values() if rate is not None]
-        return {policy for policy, rate in rates.items() if known and rate == max(known)}
+        return {names for names, rate in rates.items() if known and rate == max(known)}
 
 
 @dataclass(slots=True)
 class Cell:
-    """One policy at one capacity, and its sums so far."""
+    """One policy and router at one capacity, and its sums so far."""
 
     plan: Plan
     core: Core
@@ -77,15 +82,17 @@ def run_matrix(
     progress: Callable[[int, int | None], None] | None = None,
     clock: Callable[[], float] | None = None,
 ) -> MatrixResult:
-    """Replay a trace under every policy and capacity of ``config`` at once.
+    """Replay a trace under every policy, router and capacity of ``config`` at once.
 
     The cells of a batch run side by side in threads, which changes no figure. Arguments as for
     :func:`kvbench.results.run.run_replay`.
     """
     if config.tiers is not None:
-        raise ConfigError("a matrix compares policies and capacities of one tier; replay each stack of tiers by itself")
+        raise ConfigError(
+            "a matrix compares policies, routers and capacities of one tier; replay each stack of tiers by itself"
+        )
     if config.events is not None:
-        raise ConfigError("--events has no effect with several policies or capacities; give one of each")
+        raise ConfigError("--events has no effect with several policies, routers or capacities; give one of each")
     trace = open_configured(config, source)
     plans = [make_plan(cell, registry, trace) for cell in config.cells()]
     keyed = keyed_trace(trace, plans)
@@ -109,7 +116,7 @@ def run_matrix(
     manifest = {
         "version": RESULT_VERSION,
         **plugin_versions(plans, registry),
-        "config": plans[0].to_dict(None) | {"capacity": config.capacity, "policy": [p.policy_name for p in plans]},
+        "config": _settings(config, plans),
         "trace": trace_facts(trace),
     }
     result = MatrixResult(manifest, [_record(cell, has_bound=has_bound) for cell in cells])
@@ -119,6 +126,15 @@ def run_matrix(
     if config.output is not None:
         _write(config, result)
     return result
+
+
+def _settings(config: RunConfig, plans: list[Plan]) -> dict[str, Any]:
+    """The configuration that the cells share, and lists of what they differ in."""
+    settings = plans[0].to_dict(None)
+    settings |= {"capacity": config.capacity, "policy": [plan.policy_name for plan in plans]}
+    if isinstance(config.router, list):
+        settings |= {"router": [plan.router_name for plan in plans], "index": [plan.index_name for plan in plans]}
+    return settings
 
 
 def _make_cells(plans: list[Plan], keyed: KeyedTrace) -> list[Cell]:
@@ -143,14 +159,20 @@ def _pooled(cell: Cell) -> int | None:
 def _record(cell: Cell, *, has_bound: bool) -> dict[str, Any]:
     totals, plan = cell.totals, cell.plan
     has_ids = cell.core.has_keys
+    routed = has_ids and plan.router is not None
     return {
         "policy": plan.policy_name,
+        "router": plan.router_name,
+        "index": plan.index_name,
         "capacity": plan.config.capacity,
         "capacity_blocks": cell.core.capacity_blocks,
         "requests": totals.requests,
         "asked_blocks": totals.counts["blocks"],
         "hit_tokens": totals.hits.tokens,
         **{name: totals.counts[name] for name in COUNTED},
+        **evenness(totals),
+        "routed_away_tokens": totals.routing.routed_away if routed else None,
+        "stale_tokens": totals.routing.stale if routed else None,
         "rates": totals.rates(totals.hits, known=has_ids),
         "belady_rates": totals.rates(totals.belady, known=has_bound),
         "infinite_rates": totals.rates(totals.infinite, known=has_ids and plan.config.seen == "exact"),
@@ -170,10 +192,11 @@ def _write(config: RunConfig, result: MatrixResult) -> None:
         for cell in result.cells
     ]
     rates = [f"{of}{name}_rate" for of in ("", "belady_", "infinite_") for name in RATES]
+    # What is null in all rows has a type, too.
+    types = dict.fromkeys(rates, pa.float64()) | {"router": pa.string(), "index": pa.string()}
+    types |= dict.fromkeys(("routed_away_tokens", "stale_tokens"), pa.int64()) | dict.fromkeys(EVENNESS, pa.float64())
     table = pa.Table.from_pylist(rows)
-    schema = pa.schema(
-        [pa.field(f.name, pa.float64()) if f.name in rates else pa.field(f.name, f.type) for f in table.schema]
-    )
+    schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in table.schema])
     with write_parquet([(config.output or "", schema)], force=config.force) as (writer,):
         for batch in table.cast(schema).to_batches():
             writer.write(batch)

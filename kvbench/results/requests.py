@@ -120,6 +120,11 @@ def tier_request_columns(tiers: Sequence[str]) -> tuple[RequestColumn, ...]:
         *(RequestColumn(name, _count(name), MISS_REASONS[name], needs="seen") for name in TIER_REASONS),
         RequestColumn("overlap_blocks", _count("overlap_blocks"), "blocks read again with a slower tier's chunk"),
         RequestColumn("lost_blocks", _count("lost_blocks"), "hits claimed, and given back after a failing get"),
+        RequestColumn(
+            "behind_blocks",
+            _count("behind_blocks"),
+            "leading blocks that the tiers behind the first hold alone",
+        ),
     )
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from blake3 import blake3
 
 from kvbench.plugins import own_version
 from kvbench.results.causes import explain_tiers
-from kvbench.results.rates import ratio
+from kvbench.results.evenness import evenness
+from kvbench.results.hitrates import hit_rates
 from kvbench.results.requests import MISS_REASONS, TIER_REASONS
 from kvbench.results.routing import routing_record
 from kvbench.results.tiers import tier_records
@@ -147,6 +149,8 @@ def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[s
     if plan.tiers is not None and has_ids:
         summary["tiers"] = tier_records(plan, trace, engine, totals)
         explain_tiers(summary["tiers"], totals, has_seen=has_seen)
+        if len(plan.tiers) > 1:
+            summary["serving"] = _serving(plan, totals)
     if plan.block_bytes is not None and has_ids:
         summary["bytes"] = {
             "block": plan.block_bytes,
@@ -156,6 +160,17 @@ def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[s
             "evicted": counts["evicted_blocks"] * plan.block_bytes,
         }
     return summary
+
+
+def _serving(plan: Plan, totals: Totals) -> dict[str, Any]:
+    """What serving systems would print of it, and what fetches were promised and did not get."""
+    sums = totals.serving
+    return {
+        "hit_rates": hit_rates(sums),
+        "token_sums": msgspec.to_builtins(sums),
+        "gap_tokens": sums.asked - sums.delivered,
+        "wasted_bytes": None if plan.block_bytes is None else totals.counts["lost_blocks"] * plan.block_bytes,
+    }
 
 
 def _blocks(totals: Totals, engine: Engine) -> dict[str, int | None]:
@@ -197,8 +212,7 @@ def _workers(totals: Totals, engine: Engine) -> dict[str, Any]:
     several = totals.workers > 1
     return {
         "count": totals.workers,
-        "max_over_mean_requests": ratio(max(requests) * totals.workers, sum(requests)),
-        "max_over_mean_input_tokens": ratio(max(tokens) * totals.workers, sum(tokens)),
+        **evenness(totals),
         "best_blocks": totals.counts["best_blocks"] if several else None,
         "predicted_blocks": totals.counts["predicted_blocks"] if several else None,
         "each": [

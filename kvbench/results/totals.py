@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvbench.replays.order import COUNTS
+from kvbench.results.hitrates import TokenSums
 from kvbench.results.rates import ratio
 from kvbench.trace.columns import numbers
 
@@ -70,6 +71,7 @@ class Totals:
     """Sums over all rows so far.
 
     ``counts``  sum of each of the core's counts that adds up, by name.
+    ``serving``  what the rates of serving systems are made of, for a stack of several tiers.
     ``worker_requests``, ``worker_input_tokens``, ``worker_hit_tokens``, ``worker_predicted_tokens``  int64, one
     a worker.
     """
@@ -84,6 +86,7 @@ class Totals:
     hits: HitSums = field(default_factory=HitSums)
     infinite: HitSums = field(default_factory=HitSums)
     belady: HitSums = field(default_factory=HitSums)
+    serving: TokenSums = field(default_factory=TokenSums)
     routing: RoutingSums = field(default_factory=RoutingSums)
     _first_ns: int | None = None
     _last_ns: int = 0
@@ -120,6 +123,7 @@ class Totals:
         if columns.tier_names:
             for name in columns.tier_names:
                 self.counts[name] = self.counts.get(name, 0) + int(columns.counts[name].sum(dtype=np.int64))
+            self.serving = self.serving.plus(_token_sums(columns))
         self.hits.add(columns.hit_blocks, columns)
         self.infinite.add(columns.infinite_hit_blocks, columns)
         if columns.belady_hit_blocks is not None:
@@ -172,3 +176,24 @@ class Totals:
         if hits is self.infinite:
             return self.counts["cacheable_blocks"] - self.counts["miss_first_seen_blocks"]
         return hits.blocks
+
+
+def _token_sums(columns: RequestColumns) -> TokenSums:
+    """The sums of a batch served by a stack: its first tier is the engine's own cache, those behind it are
+    what a connector asks."""
+    block_tokens = columns.block_tokens or 0
+    device = columns.tokens_of(columns.counts[columns.tier_names[0]].astype(np.int64))
+    lookup = columns.tokens_of(columns.counts["behind_blocks"].astype(np.int64))
+    external = columns.tokens_of(columns.hit_blocks) - device
+    lost = columns.counts["lost_blocks"].astype(np.int64) * block_tokens
+    whole = columns.input_tokens - columns.input_tokens % max(block_tokens, 1)
+    return TokenSums(
+        prompt=int(columns.input_tokens.sum()),
+        aligned=int(whole.sum()),
+        device=int(device.sum()),
+        lookup=int(lookup.sum()),
+        chunked=int((lookup - lookup % max(block_tokens, 1)).sum()),
+        external=int(external.sum()),
+        asked=int((external + lost).sum()),
+        delivered=int(external.sum()),
+    )

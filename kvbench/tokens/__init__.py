@@ -4,6 +4,7 @@ namespace.py   what makes KV bytes unusable for each other, as 32 bytes
 arrays.py      tokens in any form, as one array
 hashes/        hash algorithms: kvbench's own and those of real systems
 hashers.py     the blocks of one prompt with their hashes
+ready.py       what is given in place of tokens: ready hashes
 masks.py       which leading tokens of a prompt are not asked about
 separators.py  where a prompt is split into segments
 database.py    the contract of token databases: a record batch in, keys out

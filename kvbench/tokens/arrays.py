@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -46,6 +47,14 @@ def token_array(tokens: TokenSource) -> Tokens:
     if found.dtype.itemsize > 4 or found.dtype.kind == "i":
         _check_range(found)
     return np.ascontiguousarray(found, "<u4")
+
+
+def whole_number(value: object) -> int | None:
+    """``value`` if it is an integer of Python or NumPy; None if it is anything else, a boolean included."""
+    try:
+        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def _check_range(found: npt.NDArray[Any]) -> None:

@@ -20,7 +20,14 @@ PREFIX = "kvbench:"
 TAG_PREFIX = "tag."
 BYTES_PREFIX = "bytes:"
 NUMBERS = {"world": "world_size", "rank": "rank"}
-STRINGS = {"model": "model", "dtype": "kv_dtype", "layout": "layout", "adapter": "adapter", "salt": "salt"}
+STRINGS = {
+    "model": "model",
+    "dtype": "kv_dtype",
+    "layout": "layout",
+    "adapter": "adapter",
+    "adapter_path": "adapter_path",
+    "salt": "salt",
+}
 
 Tags = tuple[tuple[str, str], ...]
 
@@ -36,11 +43,13 @@ class CacheKey:
     ``kv_dtype``    type of the KV entries.
     ``layout``      how the bytes are laid out, for example ``vllm``.
     ``adapter``     adapter, name and version.
+    ``adapter_path``  where its weights are, if its name alone does not say which they are.
     ``salt``        tenant salt.
     ``tags``        anything else, as pairs of name and value; their order does not matter.
 
     A string that is empty, and a tag with an empty value, is the same as an absent one (semantics
-    §2.1). Raises ConfigError for a number out of range, a repeated tag and an empty hash.
+    §2.1). Raises ConfigError for what should be text and is not, a number out of range, a repeated tag
+    and an empty hash.
     """
 
     system: ClassVar[str] = "kvbench"
@@ -52,6 +61,7 @@ class CacheKey:
     kv_dtype: str = ""
     layout: str = ""
     adapter: str = ""
+    adapter_path: str = ""
     salt: str = ""
     tags: Tags = ()
 
@@ -62,6 +72,13 @@ class CacheKey:
             raise ConfigError(f"a key's world_size = {self.world_size} is below 1")
         if self.rank < 0:
             raise ConfigError(f"a key's rank = {self.rank} is below 0")
+        for field in STRINGS.values():
+            _check_text(field, getattr(self, field))
+        if not isinstance(self.tags, tuple | list) or not all(map(_is_pair, self.tags)):
+            raise ConfigError(f"a key's tags = {shorten(self.tags)} must be pairs of name and value")
+        for name, value in self.tags:
+            _check_text("name of a tag", name)
+            _check_text(f"tag {name!r}", value)
         names = [name for name, _ in self.tags]
         for name in names:
             if names.count(name) > 1:
@@ -76,7 +93,7 @@ class CacheKey:
             kv_dtype=self.kv_dtype,
             parallel=f"world {self.world_size}" if self.world_size > 1 else "",
             rank=self.rank or None,
-            adapter=self.adapter,
+            adapter=(self.adapter, self.adapter_path) if self.adapter_path else self.adapter,
             salt=self.salt,
             tags={"layout": self.layout, **tags},
         )
@@ -117,6 +134,7 @@ class CacheKey:
             "dtype": self.kv_dtype,
             "layout": self.layout,
             "adapter": self.adapter,
+            "adapter_path": self.adapter_path,
             "salt": self.salt,
             "tags": dict(self.tags),
         }
@@ -132,17 +150,16 @@ class CacheKey:
         if "hash" not in fields:
             raise ConfigError("a key needs a field hash, for example hash=0xb8a960cfcc69e7a5")
         tags = fields.get("tags", {})
-        texts = {name: fields[name] for name in ("hash", *STRINGS) if name in fields}
-        for name, value in [*texts.items(), *tags.items()]:
-            if not isinstance(value, str):
-                raise ConfigError(f"a key's {name} = {value!r} must be text")
-        given: dict[str, Any] = {STRINGS[name]: texts[name] for name in STRINGS if name in texts}
+        if not isinstance(tags, dict):
+            raise ConfigError(f"a key's tags = {shorten(tags)} must be a table of names and values")
+        _check_text("hash", fields["hash"])
+        given: dict[str, Any] = {STRINGS[name]: fields[name] for name in STRINGS if name in fields}
         for name in NUMBERS.keys() & fields.keys():
             try:
                 given[NUMBERS[name]] = int(fields[name])
             except (ValueError, TypeError):
                 raise ConfigError(f"a key's {name} = {fields[name]!r} must be a whole number") from None
-        return cls(parse_hash(texts["hash"]), **given, tags=tuple(tags.items()))
+        return cls(parse_hash(fields["hash"]), **given, tags=tuple(tags.items()))
 
 
 def hash_text(chunk_hash: int | bytes) -> str:
@@ -162,6 +179,15 @@ def parse_hash(text: str) -> int | bytes:
     raise ConfigError(
         f"a key's hash = {shorten(text)} must be 0x… for a number or {BYTES_PREFIX}… for a digest, in hex"
     )
+
+
+def _is_pair(tag: object) -> bool:
+    return isinstance(tag, tuple | list) and len(tag) == 2
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"a key's {name} = {shorten(value)} must be text")
 
 
 def _escape(text: str) -> str:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from kvbench.errors import ArgumentError, ConfigError
-from kvbench.tokens.arrays import token_array
+from kvbench.tokens.arrays import token_array, whole_number
 from kvbench.tokens.hashes import ChainHash, make_hash
-from kvbench.tokens.masks import leading_falses
+from kvbench.tokens.masks import Rules, leading_falses
+from kvbench.tokens.ready import block_sizes, ready_hashes
 from kvbench.tokens.separators import check_separator, segments
 
 if TYPE_CHECKING:
@@ -26,9 +27,13 @@ if TYPE_CHECKING:
     from kvbench.tierconfig import PartChoice
     from kvbench.tokens.arrays import TokenSource
     from kvbench.tokens.hashes.base import Digest, Extra
-    from kvbench.tokens.masks import Mask, Rules
+    from kvbench.tokens.masks import Mask
+    from kvbench.tokens.ready import Hashes, Offsets
 
     Int64s = npt.NDArray[np.int64]
+
+Tails = Literal["drop", "keep"]
+"""What becomes of a partial last block."""
 
 USUAL_BLOCK_TOKENS = 256
 """The chunk size of LMCache and OPAL."""
@@ -63,10 +68,13 @@ class HashedBlocks:
 class PromptHasher(ABC):
     """``hashing``  the hash algorithm: one that is made already, or what :func:`make_hash` takes.
     ``rules``    ``strict``; or ``lmcache``, to take the masks and lists that LMCache 0.5.6 takes.
+
+    Raises ConfigError for other rules.
     """
 
     def __init__(self, hashing: ChainHash | PartChoice = "blake3", *, rules: Rules = "strict") -> None:
         self.hashing = hashing if isinstance(hashing, ChainHash) else make_hash(hashing)
+        _check_choice("rules", rules, get_args(Rules))
         self.rules = rules
 
     @abstractmethod
@@ -74,15 +82,15 @@ class PromptHasher(ABC):
         self,
         tokens: TokenSource | None = None,
         *,
-        hashes: Sequence[Digest] | None = None,
-        offsets: Sequence[int] | None = None,
+        hashes: Hashes | None = None,
+        offsets: Offsets | None = None,
         mask: Mask | None = None,
         parent: Digest | None = None,
     ) -> HashedBlocks:
         """The blocks of a prompt and their hashes.
 
         ``tokens``   the prompt; a list, a tuple, a NumPy or Arrow array of ids from 0 to 2³²-1.
-        ``hashes``   in place of tokens: the hash of each block, taken as it is.
+        ``hashes``   in place of tokens: the hash of each block, taken as it is; an integer or bytes.
         ``offsets``  with ``hashes``: the number of tokens of each block.
         ``mask``     a boolean for each token: leading Falses leave out the blocks in front. Hashes do
                      not change by it, for they cover the tokens that it leaves out, too.
@@ -91,20 +99,18 @@ class PromptHasher(ABC):
         Raises ArgumentError (a ValueError) for arguments that break a rule.
         """
 
-    def given(self, hashes: Sequence[Digest] | None, offsets: Sequence[int] | None, mask: Mask | None) -> HashedBlocks:
+    def given(self, hashes: Hashes | None, offsets: Offsets | None, mask: Mask | None) -> HashedBlocks:
         """The blocks of ready hashes."""
         if hashes is None:
             raise ArgumentError("neither tokens nor hashes are given")
         if offsets is None:
             raise ArgumentError("hashes without offsets: give the number of tokens of each block, too")
-        digests, sizes = list(hashes), np.asarray(offsets, np.int64)
+        digests, sizes = ready_hashes(hashes), block_sizes(offsets)
         if self.rules == "lmcache":
             count = min(len(digests), len(sizes))
             digests, sizes = digests[:count], sizes[:count]
         if len(digests) != len(sizes):
             raise ArgumentError(f"there are {len(digests)} hashes, and offsets of {len(sizes)} blocks")
-        if np.any(sizes < 0):
-            raise ArgumentError(f"offset {sizes.min()} is negative; it is a number of tokens")
         ends = np.cumsum(sizes, dtype=np.int64)
         keys = np.fromiter(map(self._key, digests), np.uint64, len(digests))
         found = HashedBlocks(ends - sizes, ends, digests, keys)
@@ -117,11 +123,7 @@ class PromptHasher(ABC):
 
     def _key(self, digest: Digest) -> int:
         """The key of a ready hash: an integer is one already."""
-        if isinstance(digest, int):
-            if not -(2**63) <= digest < 2**64:
-                raise ArgumentError(f"hash {digest} has more than 64 bits")
-            return digest % 2**64
-        return self.hashing.key(digest)
+        return digest % 2**64 if isinstance(digest, int) else self.hashing.key(digest)
 
 
 class BlockHasher(PromptHasher):
@@ -141,23 +143,25 @@ class BlockHasher(PromptHasher):
         hashing: ChainHash | PartChoice = "blake3",
         *,
         block_tokens: int = USUAL_BLOCK_TOKENS,
-        tails: Literal["drop", "keep"] = "drop",
+        tails: Tails = "drop",
         rules: Rules = "strict",
     ) -> None:
         super().__init__(hashing, rules=rules)
-        if block_tokens < 1:
-            raise ConfigError(f"block_tokens = {block_tokens} must be at least 1")
+        size = whole_number(block_tokens)
+        if size is None or size < 1:
+            raise ConfigError(f"block_tokens = {block_tokens!r} must be a whole number, at least 1")
+        _check_choice("tails", tails, get_args(Tails))
         if tails == "keep" and self.hashing.lookahead:
             raise ConfigError(f"tails = keep has no effect with a lookahead of {self.hashing.lookahead} tokens")
-        self.block_tokens = block_tokens
+        self.block_tokens = size
         self.tails = tails
 
     def blocks(
         self,
         tokens: TokenSource | None = None,
         *,
-        hashes: Sequence[Digest] | None = None,
-        offsets: Sequence[int] | None = None,
+        hashes: Hashes | None = None,
+        offsets: Offsets | None = None,
         mask: Mask | None = None,
         parent: Digest | None = None,
         start: int = 0,
@@ -226,8 +230,8 @@ class SegmentHasher(PromptHasher):
         self,
         tokens: TokenSource | None = None,
         *,
-        hashes: Sequence[Digest] | None = None,
-        offsets: Sequence[int] | None = None,
+        hashes: Hashes | None = None,
+        offsets: Offsets | None = None,
         mask: Mask | None = None,
         parent: Digest | None = None,
     ) -> HashedBlocks:
@@ -251,3 +255,8 @@ class SegmentHasher(PromptHasher):
         digests = [self.hashing.chain(root, array[start:end]) for start, end in spans]
         bounds = np.array(spans, np.int64).reshape(-1, 2)
         return HashedBlocks(bounds[:, 0], bounds[:, 1], digests, self.hashing.keys(digests))
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} = {value!r} is not one of {', '.join(choices)}")

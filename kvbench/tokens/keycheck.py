@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
 
     from kvbench.plugins import Registry
+    from kvbench.specs import Param
     from kvbench.tokens.arrays import Tokens, TokenSource
     from kvbench.tokens.keysetup import KeySetup
 
@@ -129,7 +130,7 @@ def _differences(one: MadeKeys, two: MadeKeys, tokens: Tokens, registry: Registr
         matters = not one.equals(two) and changes_keys(name, compared)
         if name in ("seed", "none_hash") and (one.root, one.unstable) == (two.root, two.unstable):
             matters = False
-        why = _why(name, one, two) if matters else _why_not(name, one, two, registry)
+        why = _why(name, one, two, registry) if matters else _why_not(name, one, two, registry)
         found.append(Difference(name, left.get(name), right.get(name), matters, why))
     return tuple(found)
 
@@ -166,7 +167,7 @@ def _try(setup: KeySetup, tokens: Tokens, registry: Registry) -> MadeKeys | None
         return None
 
 
-def _why(name: str, one: MadeKeys, two: MadeKeys) -> str:
+def _why(name: str, one: MadeKeys, two: MadeKeys, registry: Registry) -> str:
     """How a setting makes keys differ."""
     unstable = one.unstable or two.unstable
     if unstable is not None and name in (unstable.field, *ROOT_SETTINGS):
@@ -185,6 +186,10 @@ def _why(name: str, one: MadeKeys, two: MadeKeys) -> str:
         return "the tags are the same in another order, which for LMCache is another key"
     if name in EXTRA_KEYS and "vllm" in (one.system, two.system):
         return f"vLLM hashes it as an extra key of {EXTRA_KEYS[name]}"
+    for each in (one, two):
+        # How an algorithm is run here; the system need not have a setting of that name.
+        if name in each.setup.params and name in (params := _params(each, registry)):
+            return f"a parameter of hash algorithm {each.setup.algorithm}: {params[name].help}"
     systems = list(dict.fromkeys((one.system, two.system)))
     keyed = [system for system in systems if name in PART_OF_KEYS[system]]
     return f"it is part of a key of {' and of '.join(keyed or systems)}"
@@ -219,6 +224,11 @@ def _short(root: str) -> str:
 
 def _defaults(made: MadeKeys, registry: Registry) -> dict[str, Any]:
     """The parameters of an algorithm and their defaults; None where there is none."""
+    return {name: param.default for name, param in _params(made, registry).items()}
+
+
+def _params(made: MadeKeys, registry: Registry) -> dict[str, Param]:
+    """The parameters of an algorithm by name."""
     if made.setup.algorithm in IRREPRODUCIBLE:
         return {}
-    return {param.name: param.default for param in registry.get(HashAlgorithmSpec, made.setup.algorithm).params}
+    return {param.name: param for param in registry.get(HashAlgorithmSpec, made.setup.algorithm).params}

@@ -78,7 +78,8 @@ def parse_setup(text: str, registry: Registry, setting: str) -> KeySetup:
 
     ``setting``  what the user gave the text as, for messages.
 
-    Raises ConfigError for an unknown preset, file, key or algorithm, and for a wrong value.
+    Raises ConfigError for an unknown preset, file, key or algorithm, for a key that is given twice, and
+    for a wrong value.
     """
     first, *pairs = text.split(",")
     settings: dict[str, Any] = {}
@@ -88,11 +89,15 @@ def parse_setup(text: str, registry: Registry, setting: str) -> KeySetup:
         settings = read_toml(Path(first))
     else:
         settings = load_key_preset(first.strip())
+    given: set[str] = set()
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not key:
             raise ConfigError(f"{setting} {text}: {pair!r} is not of the form key=value")
-        settings[key.strip()] = value.strip()
+        if key in given:
+            raise ConfigError(f"{setting} {text}: {key} is given twice")
+        given.add(key)
+        settings[key] = value
     return make_setup(settings, registry, setting)
 
 
@@ -133,6 +138,8 @@ def _checked(setup: KeySetup, registry: Registry, setting: str) -> KeySetup:
     for name, floor in (("chunk", 1), ("world", 1), ("rank", 0)):
         if not floor <= getattr(setup, name) <= MAX_TOKENS:
             raise ConfigError(f"{setting}: {name} = {getattr(setup, name)} must be from {floor} to {MAX_TOKENS:,}")
+    if setup.rank >= setup.world:
+        raise ConfigError(f"{setting}: rank = {setup.rank} is none of a world of {setup.world}: give 0 to world - 1")
     tags = {f"tag {name!r}": name + value for name, value in setup.tags}
     for name, value in {**setup.fields(), **tags}.items():
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ConfigError
@@ -228,7 +228,9 @@ def _identity(setup: KeySetup, system: str) -> dict[str, Any]:
         dtype = lmcache_dtype(setup.dtype) if setup.dtype else ""
         return {"model": setup.model, "world": world, "rank": setup.rank, "dtype": dtype, "tags": setup.tags}
     if system == "lmcache-mp":
-        return {"model": setup.model, "world": setup.world, "rank": setup.rank, "salt": setup.salt}
+        # The server refuses a name whatever its keys are compared with, and however much of them.
+        key = _object_key(setup, b"")
+        return {"model": key.model, "world": setup.world, "rank": setup.rank, "salt": key.salt}
     return {}
 
 
@@ -240,11 +242,26 @@ def _text(setup: KeySetup, system: str, digest: Digest) -> str | None:
         key = LmcacheKey(setup.model, setup.world, setup.rank, digest, setup.dtype, configs)
         return (key.stored_once() if setup.save_only_first_rank else key).to_text()
     if system == "lmcache-mp" and setup.model and isinstance(digest, bytes):
-        rank = pack_kv_rank(setup.world, setup.rank, setup.world, setup.rank)
-        return ObjectKey(digest, setup.model, rank, salt=setup.salt).file_name()
+        return _object_key(setup, digest).file_name()
     return None
 
 
+def _object_key(setup: KeySetup, digest: bytes) -> ObjectKey:
+    """The key of LMCache's MP server. Raises ConfigError for a model, salt, world or rank that it refuses."""
+    rank = pack_kv_rank(setup.world, setup.rank, setup.world, setup.rank)
+    return ObjectKey(digest, setup.model, rank, salt=setup.salt)
+
+
 def _cache_key(setup: KeySetup, digest: Digest) -> CacheKey:
-    key = CacheKey(digest, setup.model, setup.world, setup.rank, setup.dtype, setup.layout, tags=setup.tags)
-    return replace(key, adapter=f"{setup.adapter}:{setup.adapter_path}".rstrip(":"), salt=setup.salt)
+    return CacheKey(
+        digest,
+        model=setup.model,
+        world_size=setup.world,
+        rank=setup.rank,
+        kv_dtype=setup.dtype,
+        layout=setup.layout,
+        adapter=setup.adapter,
+        adapter_path=setup.adapter_path,
+        salt=setup.salt,
+        tags=setup.tags,
+    )

@@ -26,7 +26,10 @@ def leading_falses(mask: Mask | None, length: int, rules: Rules) -> int:
     breaks the rules."""
     if mask is None:
         return 0
-    values: npt.NDArray[Any] = np.asarray(mask)
+    try:
+        values: npt.NDArray[Any] = np.asarray(mask)
+    except ValueError:  # rows of different lengths
+        raise ArgumentError(f"mask {shorten(mask)} is not a sequence of booleans") from None
     if values.ndim != 1 or (values.size and values.dtype != np.bool_):
         raise ArgumentError(f"mask {shorten(mask)} is not a sequence of booleans")
     falses = int(values.size - np.count_nonzero(values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kvbench.errors import ConfigError, TraceError, reason
+from kvbench.errors import ConfigError, TraceError, reason, shorten
 from kvbench.tokens.arrays import token_array
 from kvbench.trace.reader import open_trace
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kvbench.tokens.arrays import Tokens
 
 
+JSON_STARTS = ("[", "{", '"')
+"""What a JSON document begins with that is not a bare number or word."""
+
+
 def parse_tokens(text: str, where: str) -> Tokens:
     """The token ids in ``text``: a JSON list, or numbers set apart by spaces, commas and new lines.
 
@@ -22,18 +26,25 @@ def parse_tokens(text: str, where: str) -> Tokens:
 
     Raises ConfigError for anything else, ArgumentError for a number that is no token id.
     """
-    if text.lstrip().startswith("["):
+    if text.lstrip().startswith(JSON_STARTS):
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{where} is not a JSON list of token ids: {error}") from None
+        if not isinstance(found, list):
+            raise ConfigError(f"{where} is not a JSON list of token ids: it is {shorten(found)}")
         return token_array(found)
-    words = text.replace(",", " ").split()
+    return token_array([_number(word, where) for word in text.replace(",", " ").split()])
+
+
+def _number(word: str, where: str) -> int:
     try:
-        numbers = [int(word) for word in words]
-    except ValueError as error:
-        raise ConfigError(f"{where} is not a list of token ids: {error}") from None
-    return token_array(numbers)
+        return int(word)
+    except ValueError:
+        raise ConfigError(
+            f"{where} is not a list of token ids: {shorten(word)} is no whole number; give a JSON list, or numbers set "
+            "apart by spaces, commas and new lines"
+        ) from None
 
 
 def read_tokens(path: Path) -> Tokens:

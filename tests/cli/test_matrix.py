@@ -69,3 +69,42 @@ def test_events_of_a_matrix_are_refused(cli: Cli, tmp_path: Path, sample: Path) 
 def test_bad_cell_of_a_matrix_is_named(cli: Cli, sample: Path) -> None:
     assert "lur" in cli("replay", sample, "--policy", "lru", "--policy", "lur", "--capacity", "10").err
     assert "at least one block" in cli("replay", sample, "--capacity", "10,0").err
+
+
+ROUTERS = ["--router", "max-prefix", "--router", "dynamo-kv@1.4,temperature=0.5"]
+
+
+def test_routers_stand_side_by_side_as_the_replays_they_stand_for(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    command = ["replay", sample, *ROUTERS, "--workers", "4", "--capacity", "100,1k", "-o", "cells.parquet"]
+    document = json.loads(cli(*command, "--json").out)
+    assert [(cell["router"], cell["capacity"]) for cell in document["cells"]] == [
+        ("max-prefix", "100"),
+        ("dynamo-kv@1.4,temperature=0.5", "100"),
+        ("max-prefix", "1k"),
+        ("dynamo-kv@1.4,temperature=0.5", "1k"),
+    ]
+    for cell in document["cells"]:
+        alone = kvbench.replay(sample, router=cell["router"], capacity=cell["capacity"], workers=4).summary
+        assert cell["rates"] == alone["rates"]
+        for name in ("max_over_mean_requests", "max_over_mean_computed_tokens"):
+            assert cell[name] == alone["workers"][name]
+        for name in ("routed_away_tokens", "stale_tokens"):
+            assert cell[name] == alone["routing"][name]
+        assert cell["stale_tokens"] == 0
+    assert pq.read_table(tmp_path / "cells.parquet")["router"].to_pylist()[:1] == ["max-prefix"]
+    text = cli(*command, "--force")
+    assert text.code == 0, text.err
+    assert sum("infinite (bound)" in line for line in text.out.splitlines()) == 2
+    assert "dynamo-kv@1.4,temperature=0.5" in text.out
+
+
+def test_a_run_file_may_list_routers(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "run.toml").write_text('workers = 3\nrouter = ["random", {name = "llmd", prefix = 1.0}]\n')
+    printed = cli("replay", sample, "--config", "run.toml", "--print-config")
+    assert [router["name"] for router in tomllib.loads(printed.out)["router"]] == ["random", "llmd"]
+    (tmp_path / "again.toml").write_text(printed.out)
+    first = json.loads(cli("replay", sample, "--config", "run.toml", "--json").out)["cells"]
+    assert json.loads(cli("replay", "--config", "again.toml", "--json").out)["cells"] == first
+    one = cli("replay", sample, *ROUTERS)
+    assert one.code == 2
+    assert "--router has no effect with one worker" in one.err

@@ -44,7 +44,7 @@ def test_options_override_the_run_file(cli: Cli, tmp_path: Path, sample: Path) -
 def test_printed_configuration_can_be_run_again(cli: Cli, tmp_path: Path, sample: Path) -> None:
     settings = ["--capacity", "400", "--workers", "3", "--router", "max-prefix,fallback=round-robin", "--seed", "5"]
     printed = cli("replay", sample, *settings, "--print-config")
-    assert tomllib.loads(printed.out)["router"] == {"name": "max-prefix", "fallback": "round-robin"}
+    assert tomllib.loads(printed.out)["router"].items() >= {"name": "max-prefix", "fallback": "round-robin"}.items()
     (tmp_path / "again.toml").write_text(printed.out)
     first = json.loads(cli("replay", sample, *settings, "--json").out)
     again = json.loads(cli("replay", "--config", "again.toml", "--json").out)

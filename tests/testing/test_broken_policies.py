@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from hypothesis.errors import FlakyFailure
 
 from kvbench.errors import PolicyError
 from kvbench.eviction import PolicyContext, PythonPolicy
@@ -121,7 +122,8 @@ class Contract(EvictionPolicyContract):
 @pytest.mark.parametrize(("policy", "test"), CAUGHT_BY, ids=lambda value: getattr(value, "__name__", value))
 def test_broken_policy_fails(policy: type[Oldest], test: str) -> None:
     """A policy with one mistake fails the test that is there for it."""
-    with pytest.raises((AssertionError, PolicyError)):
+    # A mistake that depends on what was run before may fail in one try and not in the next.
+    with pytest.raises((AssertionError, PolicyError, FlakyFailure)):
         getattr(Contract(policy), test)()
 
 

@@ -32,6 +32,7 @@ KEYS = st.builds(
     kv_dtype=ANY_TEXT,
     layout=ANY_TEXT,
     adapter=ANY_TEXT,
+    adapter_path=ANY_TEXT,
     salt=ANY_TEXT,
     tags=st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=4).map(lambda tags: tuple(tags.items())),
 )
@@ -46,6 +47,7 @@ CHANGES: list[dict[str, Any]] = [
     {"kv_dtype": "fp8_e4m3fn"},
     {"layout": "sglang"},
     {"adapter": "sql v3"},
+    {"adapter_path": "/adapters/sql"},
     {"salt": "tenant-b"},
     {"tags": (("user", "bob"),)},
 ]
@@ -110,7 +112,7 @@ def test_a_number_is_no_digest() -> None:
         ("kvbench:hash=bytes:", "chunk_hash is empty"),
         ("kvbench:hash=0x1&hash=0x1", "hash stands twice"),
         ("kvbench:hash=0x1&tag.a=1&tag.a=2", "tag.a stands twice"),
-        ("kvbench:hash=0x1&words=1", "has no field 'words'; it has adapter, dtype, hash"),
+        ("kvbench:hash=0x1&words=1", "has no field 'words'; it has adapter, adapter_path, dtype, hash"),
         ("kvbench:hash=0x1&world=x", "world = 'x' must be a whole number"),
         ("kvbench:hash=0x1&world=0", "world_size = 0 is below 1"),
         ("kvbench:hash=0x1&rank=-1", "rank = -1 is below 0"),
@@ -123,11 +125,42 @@ def test_other_texts_are_refused(text: str, message: str) -> None:
         CacheKey.from_text(text)
 
 
+def test_the_parts_of_an_adapter_are_not_put_together() -> None:
+    """Semantics §2.1: fields are typed, never concatenated."""
+    keys = [
+        CacheKey(1, adapter=name, adapter_path=path) for name, path in (("a:b", ""), ("a", "b"), ("a:", ""), ("a", ""))
+    ]
+    assert len({key.namespace().root() for key in keys}) == len({key.to_text() for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(
+            ({name: 3}, f"{name} = 3 must be text")
+            for name in ("model", "kv_dtype", "layout", "adapter", "adapter_path")
+        ),
+        ({"salt": None}, "salt = None must be text"),
+        ({"salt": b"x"}, "salt = b'x' must be text"),
+        ({"tags": (("a", 1),)}, "tag 'a' = 1 must be text"),
+        ({"tags": (("a", None),)}, "tag 'a' = None must be text"),
+        ({"tags": ((1, "a"),)}, "name of a tag = 1 must be text"),
+        ({"tags": {"a": "1"}}, "tags = {'a': '1'} must be pairs of name and value"),
+        ({"tags": ("ab",)}, r"tags = \('ab',\) must be pairs of name and value"),
+    ],
+)
+def test_a_key_refuses_what_should_be_text_and_is_not(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        CacheKey(1, **change)
+
+
 def test_a_repeated_tag_and_a_value_that_is_no_text_are_refused() -> None:
     with pytest.raises(ConfigError, match="tag 'a' twice"):
         CacheKey(1, tags=(("a", "1"), ("a", "2")))
     with pytest.raises(ConfigError, match="model = 5 must be text"):
         CacheKey.from_dict({"hash": "0x1", "model": 5})
+    with pytest.raises(ConfigError, match="tags = 5 must be a table"):
+        CacheKey.from_dict({"hash": "0x1", "tags": 5})
 
 
 # -- LMCache's engine ----------------------------------------------------------------------------
