@@ -29,7 +29,7 @@ class IndexConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How a router's index learns who holds what (semantics §8.1).
 
     ``mode``      ``events`` of the workers; ``approximate``: its own decisions, nothing else;
-                  ``predictive``: both; ``oracle``: it knows all, whatever the event channel.
+                  ``predictive``: both; ``oracle``: it knows all.
     ``ttl``       lag after which a decision is forgotten; None: 120s where there are no events, else 2s.
     ``capacity``  or forgotten as an LRU cache of so many blocks of each worker would.
     ``copies``    a worker may hold a block several times: ``set`` (one removal ends all) or ``count``.
@@ -69,7 +69,7 @@ class ChannelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``coalesce``     lag for which a worker collects events before it sends them as one message.
     ``delay``        lag of a message.
     ``batch``        events that the router reads in a cycle; 0: all there are.
-    ``cycle``        lag between two looks at what has arrived.
+    ``cycle``        lag between two looks at what has arrived; 0: one before each request.
     ``loss``, ``duplication``, ``reorder``  shares of messages that are lost, come twice, or are overtaken
                      by the worker's next one.
     """
