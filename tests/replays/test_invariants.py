@@ -133,8 +133,8 @@ def test_workers_that_get_nothing_change_nothing(make_trace, rows, capacity, ord
         registry=registry,
         keep_requests=True,
     )
-    only_several = ["best_blocks", "predicted_blocks"]
-    assert among.requests.drop_columns(only_several).equals(alone.requests.drop_columns(only_several))
+    blocks, tokens = ["best_blocks", "predicted_blocks"], ["best_tokens", "predicted_tokens"]
+    assert among.requests.drop_columns([*blocks, *tokens]).equals(alone.requests.drop_columns(blocks))
     assert among.rates == alone.rates
     assert among.summary["blocks"] == alone.summary["blocks"]
 
