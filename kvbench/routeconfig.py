@@ -6,7 +6,7 @@ at once.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -17,6 +17,8 @@ from kvbench.units import Lag, parse_lag
 LagText = int | str
 
 MAX_ROUTERS = 1024
+MAX_LAG = 2**60
+MAX_BATCH = 2**31
 
 APPROXIMATE_TTL = "120s"
 """Dynamo's router without KV events."""
@@ -29,7 +31,7 @@ class IndexConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How a router's index learns who holds what (semantics §8.1).
 
     ``mode``      ``events`` of the workers; ``approximate``: its own decisions, nothing else;
-                  ``predictive``: both; ``oracle``: it knows all, whatever the event channel.
+                  ``predictive``: both; ``oracle``: it knows all.
     ``ttl``       lag after which a decision is forgotten; None: 120s where there are no events, else 2s.
     ``capacity``  or forgotten as an LRU cache of so many blocks of each worker would.
     ``copies``    a worker may hold a block several times: ``set`` (one removal ends all) or ``count``.
@@ -69,7 +71,7 @@ class ChannelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ``coalesce``     lag for which a worker collects events before it sends them as one message.
     ``delay``        lag of a message.
     ``batch``        events that the router reads in a cycle; 0: all there are.
-    ``cycle``        lag between two looks at what has arrived.
+    ``cycle``        lag between two looks at what has arrived; 0: one before each request.
     ``loss``, ``duplication``, ``reorder``  shares of messages that are lost, come twice, or are overtaken
                      by the worker's next one.
     """
@@ -92,8 +94,8 @@ class ChannelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Raise ConfigError for a setting that is out of range."""
         for name in ("coalesce", "delay", "cycle"):
             _length(getattr(self, name), f"--event-channel: {name}")
-        if self.batch < 0:
-            raise ConfigError(f"--event-channel: batch = {self.batch} must not be negative")
+        if not 0 <= self.batch <= MAX_BATCH:
+            raise ConfigError(f"--event-channel: batch = {self.batch} must be from 0 to {MAX_BATCH:,}")
         for name in ("loss", "duplication", "reorder"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"--event-channel: {name} = {getattr(self, name):g} must be a share from 0 to 1")
@@ -126,9 +128,12 @@ class LoadConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 def _length(lag: LagText, setting: str) -> Lag:
     try:
-        return parse_lag(str(lag))
+        length = parse_lag(str(lag))
     except ConfigError as error:
         raise ConfigError(f"{setting}: {error}" if setting else str(error)) from None
+    if max(length) > MAX_LAG:
+        raise ConfigError(f"{setting} = {lag} is out of range")
+    return length
 
 
 T = TypeVar("T", IndexConfig, ChannelConfig, LoadConfig)
@@ -147,6 +152,9 @@ def parse_table(text: str, kind: type[T], option: str, *, first: str | None = No
             raise ConfigError(f"{option} {text}: unknown key {key!r}; {did_you_mean(key, kind.__struct_fields__)}")
         if key in table:
             raise ConfigError(f"{option} {text}: {key} is given twice")
+        hint = get_type_hints(kind)[key]
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise ConfigError(f"{option} {text}: unknown {key} {value!r}; {did_you_mean(value, get_args(hint))}")
         table[key] = value
     try:
         typed = msgspec.to_builtins(msgspec.convert(table, kind, strict=False))

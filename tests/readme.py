@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 import kvbench
 from kvbench.cache.events import EVENT_KINDS, EVENT_REASONS
@@ -168,17 +169,23 @@ def names(words: Iterable[str]) -> None:
 
 
 def tier_keys() -> None:
-    """Print the keys of a tier as its class documents them."""
-    doc = TierConfig.__doc__
+    """Print the keys of a tier."""
+    keys_of(TierConfig)
+
+
+def keys_of(config: type[msgspec.Struct]) -> None:
+    """Print the keys of a table of a run file as its class documents them."""
+    doc = config.__doc__
     assert doc is not None
-    fields = dict(zip(TierConfig.__struct_fields__[1:], TierConfig.__struct_defaults__, strict=True))
+    defaults = config.__struct_defaults__
+    fields = dict(zip(config.__struct_fields__[-len(defaults) :], defaults, strict=True))
     entries = re.findall(r"^ {4}(``\w+``(?:, ``\w+``)*) +(.*(?:\n {5,}\S.*)*)", doc, re.MULTILINE)
     rows = [
         (keys.replace("``", "`"), default_of(re.findall(r"\w+", keys), fields), re.sub(r"\s*\n\s*", " ", text))
         for keys, text in entries
     ]
     documented = [key for keys, _, _ in rows for key in re.findall(r"\w+", keys)]
-    assert sorted(documented) == sorted(TierConfig.__struct_fields__), "TierConfig documents each of its keys once"
+    assert sorted(documented) == sorted(config.__struct_fields__), f"{config.__name__} documents each of its keys once"
     table(
         ("key", "default", "meaning"),
         ((keys, default, text.replace("``", "`").replace("None: ", "default: ")) for keys, default, text in rows),

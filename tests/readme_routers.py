@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readme import ROOT, table
+from readme import ROOT, keys_of, table
 
 import kvbench
 from kvbench.plugins import load_registry
+from kvbench.routeconfig import ChannelConfig, IndexConfig, LoadConfig
 from kvbench.specs import RouterPolicySpec
 
 WORKERS, BLOCKS = 10, 5_859
@@ -49,6 +50,43 @@ def router_study(trace: Path) -> str:
 
 def _rates(rates: dict[str, float | None]) -> str:
     return " | ".join("–" if rates[name] is None else f"{100 * rates[name]:.2f} %" for name in ("token", "block"))
+
+
+STALENESS = (
+    {},
+    {"event_channel": "coalesce=1s"},
+    {"event_channel": "coalesce=10s"},
+    {"event_channel": "coalesce=10s", "index": "predictive,ttl=10s"},
+    {"event_channel": "coalesce=30s,batch=64,cycle=30s"},
+    {"event_channel": "loss=0.01"},
+    {"event_channel": "loss=0.1"},
+    {"index": "approximate,ttl=120s"},
+    {"index": "approximate,capacity=100"},
+    {"index": "approximate,ttl=120s", "routers": 4},
+)
+"""What routers know, in the runs of the table."""
+
+
+def staleness() -> None:
+    """Print what one router delivers, by what it knows."""
+    settings = {"capacity": "5%", "workers": 4, "router": "pstack-loadaware,beta=0.5"}
+    print("```sh")
+    print("kvbench replay traces/chat.arrow --capacity 5% --workers 4 --router pstack-loadaware,beta=0.5 …")
+    print("```\n")
+    rows = []
+    for knowledge in STALENESS:
+        options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in knowledge.items())
+        summary = kvbench.replay(ROOT / "traces/chat.arrow", **settings, **knowledge).summary
+        tokens = [summary["routing"][f"{name}_tokens"] for name in ("routed_away", "stale", "unforeseen")]
+        load = summary["workers"]["max_over_mean_requests"]
+        rate = f"{100 * summary['rates']['token']:.2f} %"
+        rows.append((f"`{options}`" if options else "", rate, f"{load:.2f}", *(f"{count:,}" for count in tokens)))
+    table(("what the router knows", "token", "requests, max/mean", "routed away", "stale", "unforeseen"), rows)
+
+
+def knowledge_keys(kind: str) -> None:
+    """Print the keys of ``index``, ``event_channel`` or ``load``."""
+    keys_of({"index": IndexConfig, "event_channel": ChannelConfig, "load": LoadConfig}[kind])
 
 
 def example_router() -> None:

@@ -1,0 +1,57 @@
+"""What routers know, on the command line."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Cli
+
+LATE = [
+    *("--workers", "3", "--capacity", "200", "--routers", "2", "--index", "predictive,ttl=5s"),
+    *("--event-channel", "coalesce=2s,delay=10,loss=0.05", "--load", "window=20,period=1s,sync=3"),
+]
+
+
+def test_the_table_says_what_routing_cost_and_why(cli: Cli, sample: Path) -> None:
+    lines = cli("replay", sample, *LATE).out.splitlines()
+    counts = {line.split("  ")[0]: line for line in lines}
+    for row in ("best", "predicted", "delivered", "routed away", "stale", "phantom blocks", "lost messages", "gaps"):
+        assert row in counts, row
+    plain = cli("replay", sample, "--workers", "3", "--capacity", "200").out
+    assert "routed away" in plain
+    assert "phantom" not in plain
+
+
+def test_summary_and_requests_agree(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    document = json.loads(cli("replay", sample, *LATE, "-o", "requests.parquet", "--json").out)
+    routing = document["summary"]["routing"]
+    rows = pq.read_table(tmp_path / "requests.parquet")
+    best, predicted, hit = (rows[f"{name}_tokens"].to_numpy() for name in ("best", "predicted", "hit"))
+    assert routing["routers"] == 2
+    assert routing["routed_away_tokens"] == (best - hit).clip(0).sum()
+    assert routing["stale_tokens"] == (predicted - hit).clip(0).sum()
+    assert routing["index"]["lost_messages"] > 0
+
+
+def test_printed_configuration_can_be_run_again(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    printed = cli("replay", sample, *LATE, "--print-config").out
+    settings = tomllib.loads(printed)
+    assert settings["index"] == {"mode": "predictive", "ttl": "5s", "copies": "set"}
+    assert (settings["routers"], settings["load"]["sync"]) == (2, "3")
+    (tmp_path / "run.toml").write_text(printed)
+    first, again = (
+        json.loads(cli("replay", *how, "--json").out) for how in ((sample, *LATE), ("--config", "run.toml"))
+    )
+    assert first["summary"] == again["summary"]
+    assert first["config"] == again["config"]
+
+
+def test_one_worker_has_no_routing(cli: Cli, sample: Path) -> None:
+    assert "routed away" not in cli("replay", sample, "--capacity", "200").out
