@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct(">I")
 SEQUENCE = struct.Struct(">Q")
+MAX_FRAME_BYTES = 2**28
+"""Longer frames are taken for damage, before memory is asked for them."""
+
 END_OF_REPLAY = b"\xff" * 8
 """The sequence number with which vLLM's replay socket ends its answer."""
 
@@ -41,6 +44,8 @@ def read_frames(path: Path) -> Iterator[Any]:
         number = 0
         while head := file.read(LENGTH.size):
             size = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else None
+            if size is not None and size > MAX_FRAME_BYTES:
+                raise TraceError(f"frame {number} is said to have {size:,} bytes; the file is damaged")
             body = b"" if size is None else file.read(size)
             if len(body) != size:
                 raise TraceError(f"frame {number} is cut short")

@@ -6,14 +6,18 @@ one that comes late fills its gap; a worker that starts to count anew has restar
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from kvbench.errors import TraceError
 from kvbench.results.events import EVENTS_SCHEMA
 
 NS_PER_S = 1_000_000_000
+MAX_SPAN_S = 9_000_000_000
+"""A span in nanoseconds has 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,37 @@ class Heard:
     life: int | None = None
 
 
+class Missing:
+    """Numbers that were left out, as ranges: memory is bounded by the messages heard, whatever the numbers."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return sum(end - start for start, end in self._ranges)
+
+    def skip(self, start: int, end: int) -> None:
+        """``start`` … ``end`` - 1 were left out; all are above those before."""
+        self._ranges.append((start, end))
+
+    def take(self, number: int) -> bool:
+        """Take out ``number``; returns whether it was there."""
+        at = bisect_right(self._ranges, number, key=lambda each: each[0]) - 1
+        if at < 0 or number >= self._ranges[at][1]:
+            return False
+        start, end = self._ranges[at]
+        self._ranges[at : at + 1] = [each for each in ((start, number), (number + 1, end)) if each[0] < each[1]]
+        return True
+
+
 @dataclass(slots=True)
 class _Worker:
     id: int
     rows: int = 0
     following: int | None = None
-    missing: set[int] = field(default_factory=set)
+    missing: Missing = field(default_factory=Missing)
     time_s: float | None = None
     life: int | None = None
     places: dict[tuple[str, int], None] = field(default_factory=dict)
@@ -81,7 +110,7 @@ class Journal:
     @property
     def lost(self) -> int:
         """Messages that were never heard."""
-        return sum(len(worker.missing) for worker in self._workers.values()) + self._lost_before_restarts
+        return sum(worker.missing.count for worker in self._workers.values()) + self._lost_before_restarts
 
     @property
     def workers(self) -> list[str]:
@@ -94,11 +123,16 @@ class Journal:
         return list(self._stores)
 
     def hear(self, heard: Heard) -> None:
-        """Take in one message."""
+        """Take in one message. Raises TraceError for a time that is none."""
         worker = self._workers.setdefault(heard.worker, _Worker(len(self._workers)))
         if heard.time_s is not None:
             self.origin_s = heard.time_s if self.origin_s is None else self.origin_s
-            self._time_ns = round((heard.time_s - self.origin_s) * NS_PER_S)
+            since_s = heard.time_s - self.origin_s
+            if not abs(since_s) <= MAX_SPAN_S:
+                raise TraceError(
+                    f"time {heard.time_s:g} s is not within {MAX_SPAN_S:,} s of the first, {self.origin_s:g} s"
+                )
+            self._time_ns = round(since_s * NS_PER_S)
         if not self._is_new(worker, heard):
             self.repeats += 1
             return
@@ -134,8 +168,7 @@ class Journal:
         if number is None:
             return True
         if worker.following is not None and number < worker.following:
-            if number in worker.missing:
-                worker.missing.remove(number)
+            if worker.missing.take(number):
                 self.late += 1
                 return True
             if not _counts_anew(worker, heard):
@@ -143,14 +176,14 @@ class Journal:
             self._restart(worker)
         if worker.following is not None and number > worker.following:
             self.gaps += 1
-            worker.missing.update(range(worker.following, number))
+            worker.missing.skip(worker.following, number)
         worker.following = number + 1
         return True
 
     def _restart(self, worker: _Worker) -> None:
         self.restarts += 1
-        self._lost_before_restarts += len(worker.missing)
-        worker.missing.clear()
+        self._lost_before_restarts += worker.missing.count
+        worker.missing = Missing()
         worker.following = None
         for tier, store in worker.places:
             self._row(worker, "CLEAR", "restart", tier, store)

@@ -83,6 +83,15 @@ def test_gaps_repeats_and_late_messages_are_counted_to_the_last_one(cli: Cli, tm
     assert {key for _, _, key in resident(cli, tmp_path)} == {0, 1, 3, 4, 9}
 
 
+def test_a_gap_takes_no_memory_however_wide_it_is(cli: Cli, tmp_path: Path) -> None:
+    last = 2**63
+    heard = [0, last, 5, 4, 6, 5]
+    capture(tmp_path / "capture.bin", [("", number, float(number % 99), [stored(1)]) for number in heard])
+    report = told(cli, "import", "capture.bin", "-o", "events.parquet")
+    assert (report["lost"], report["gaps"], report["late"]) == (last - 1 - 3, 1, 3)
+    assert report["repeats"] == 1
+
+
 def test_a_worker_that_counts_anew_has_lost_what_it_held(cli: Cli, tmp_path: Path) -> None:
     capture(
         tmp_path / "capture.bin",
@@ -285,6 +294,8 @@ BAD: dict[str, tuple[bytes, list[str], str]] = {
     "cut in a length": (framed(message("", 0, encode_batch(Batch(0.0, [])))) + b"\0\0", [], "frame 1 is cut short"),
     "a payload that is none": (framed(message("", 3, b"\x90")), [], "frame 0: [] is no batch"),
     "a short number": (framed([b"", b"\1", b"\x90"]), [], "has 1 bytes instead of 8"),
+    "no time": (framed(message("", 0, encode_batch(Batch(float("nan"), [])))), [], "time nan s is not within"),
+    "an endless frame": (b"\xff\xff\xff\xff" + b"x" * 99, ["--format", "vllm"], "is said to have 4,294,967,295"),
     "no message": (framed([b"x"]), ["--format", "vllm"], "is no message"),
     "no list": (framed({"a": 1}), ["--format", "vllm"], "is no list of a message's parts"),
     "not LMCache's": (framed({"a": 1}), ["--format", "lmcache"], "has no header of an LMCache recording"),
