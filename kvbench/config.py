@@ -17,7 +17,7 @@ from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.presets import with_preset
 from kvbench.routeconfig import MAX_ROUTERS, ChannelConfig, IndexConfig, LoadConfig, parse_table
-from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, parse_tier
+from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, check_place, parse_tier
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise ConfigError(f"{tier.setting}: scope rank has no effect with one rank; give --tp")
             if at and SCOPES.index(tier.scope) < SCOPES.index(tiers[at - 1].scope):
                 raise ConfigError(f"{tier.setting} of scope {tier.scope} is below one of scope {tiers[at - 1].scope}")
-            self._check_place(tiers, at)
+            check_place(tiers, at, self.placement)
         if self.workers_per_host > 1 and all(tier.scope != "host" for tier in tiers):
             raise ConfigError("--workers-per-host has no effect without a tier of scope host")
         if len(tiers) == 1 and self.walk != "any":
@@ -237,61 +237,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         for name in ("devices", "prefill_tokens_per_s"):
             if getattr(self, name) is not None and all(tier.device is None for tier in tiers):
                 raise ConfigError(f"{option(name)} has no effect: no tier has a device")
-
-    def _check_spill(self, tier: TierConfig, *, last: bool) -> None:
-        """With placement spill only the last tier makes room."""
-        if tier.scope == "rank":
-            raise ConfigError(f"{tier.setting}: placement spill is for tiers of whole workers, not of scope rank")
-        keeps = tier.policy in (None, "keep", {"name": "keep"})
-        if not last and not (keeps and tier.order is None and tier.touch_on == "request" and tier.high is None):
-            raise ConfigError(
-                f"{tier.setting}: policy, order, touch_on and high have no effect with placement spill, where only "
-                "the last tier makes room"
-            )
-
-    def _check_moves(self, tiers: list[TierConfig], at: int) -> None:
-        """Tiers that blocks move between have equal chunks, and ranks both or neither."""
-        tier = tiers[at]
-        exclusive = self.placement == "exclusive"
-        pushers = (
-            [tiers[at - 1]] if tier.write == "back" or (tier.write is None and self.placement != "inclusive") else []
-        )
-        pullers = [each for each in tiers[:at] if each.promotion == "move" or (each.promotion is None and exclusive)]
-        for other in (*pushers, *pullers):
-            if tier.chunk != other.chunk:
-                raise ConfigError(
-                    f"{tier.setting}: blocks move from and to tier {other.name}, so chunks must be equal: "
-                    f"{tier.chunk} and {other.chunk}"
-                )
-            if (tier.scope == "rank") != (other.scope == "rank"):
-                raise ConfigError(
-                    f"{tier.setting}: blocks move from and to tier {other.name}, so both or none are of scope rank"
-                )
-
-    def _check_place(self, tiers: list[TierConfig], at: int) -> None:
-        """What a tier's settings mean where it stands in the stack."""
-        tier = tiers[at]
-        if at == 0 and tier.write == "back":
-            raise ConfigError(f"{tier.setting}: write back needs a tier above that evicts")
-        if at == len(tiers) - 1 and tier.promotion is not None:
-            raise ConfigError(f"{tier.setting}: promotion has no effect in the last tier: nothing is hit below it")
-        moves = tier.promotion == "move" or (tier.promotion is None and self.placement == "exclusive")
-        if not tier.spare_own and (tier.fit == "all" or (moves and at < len(tiers) - 1)):
-            raise ConfigError(f"{tier.setting}: spare_own = false goes with fit leading, and with no promotion move")
-        if self.placement == "spill":
-            self._check_spill(tier, last=at == len(tiers) - 1)
-        if self.placement == "spill" and (tier.write is not None or tier.promotion is not None):
-            raise ConfigError(f"{tier.setting}: write and promotion have no effect with placement spill")
-        if at == 0:
-            return
-        self._check_moves(tiers, at)
-        above = tiers[at - 1]
-        if tier.chunk % above.chunk:
-            raise ConfigError(
-                f"{tier.setting}: chunk = {tier.chunk} is no multiple of that of tier {above.name}, {above.chunk}"
-            )
-        if tier.write == "back" and above.capacity == "infinite":
-            raise ConfigError(f"{tier.setting}: write back has no effect below tier {above.name}, which never evicts")
 
     @property
     def is_matrix(self) -> bool:

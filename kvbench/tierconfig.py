@@ -118,6 +118,62 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                     )
 
 
+def check_place(tiers: list[TierConfig], at: int, placement: str) -> None:
+    """Raise ConfigError for a setting that means nothing where the tier stands in the stack."""
+    tier = tiers[at]
+    if at == 0 and tier.write == "back":
+        raise ConfigError(f"{tier.setting}: write back needs a tier above that evicts")
+    if at == len(tiers) - 1 and tier.promotion is not None:
+        raise ConfigError(f"{tier.setting}: promotion has no effect in the last tier: nothing is hit below it")
+    moves = tier.promotion == "move" or (tier.promotion is None and placement == "exclusive")
+    if not tier.spare_own and (tier.fit == "all" or (moves and at < len(tiers) - 1)):
+        raise ConfigError(f"{tier.setting}: spare_own = false goes with fit leading, and with no promotion move")
+    if placement == "spill":
+        _check_spill(tier, last=at == len(tiers) - 1)
+    if placement == "spill" and (tier.write is not None or tier.promotion is not None):
+        raise ConfigError(f"{tier.setting}: write and promotion have no effect with placement spill")
+    if at == 0:
+        return
+    _check_moves(tiers, at, placement)
+    above = tiers[at - 1]
+    if tier.chunk % above.chunk:
+        raise ConfigError(
+            f"{tier.setting}: chunk = {tier.chunk} is no multiple of that of tier {above.name}, {above.chunk}"
+        )
+    if tier.write == "back" and above.capacity == "infinite":
+        raise ConfigError(f"{tier.setting}: write back has no effect below tier {above.name}, which never evicts")
+
+
+def _check_spill(tier: TierConfig, *, last: bool) -> None:
+    """With placement spill only the last tier makes room."""
+    if tier.scope == "rank":
+        raise ConfigError(f"{tier.setting}: placement spill is for tiers of whole workers, not of scope rank")
+    keeps = tier.policy in (None, "keep", {"name": "keep"})
+    if not last and not (keeps and tier.order is None and tier.touch_on == "request" and tier.high is None):
+        raise ConfigError(
+            f"{tier.setting}: policy, order, touch_on and high have no effect with placement spill, where only "
+            "the last tier makes room"
+        )
+
+
+def _check_moves(tiers: list[TierConfig], at: int, placement: str) -> None:
+    """Tiers that blocks move between have equal chunks, and ranks both or neither."""
+    tier = tiers[at]
+    exclusive = placement == "exclusive"
+    pushers = [tiers[at - 1]] if tier.write == "back" or (tier.write is None and placement != "inclusive") else []
+    pullers = [each for each in tiers[:at] if each.promotion == "move" or (each.promotion is None and exclusive)]
+    for other in (*pushers, *pullers):
+        if tier.chunk != other.chunk:
+            raise ConfigError(
+                f"{tier.setting}: blocks move from and to tier {other.name}, so chunks must be equal: "
+                f"{tier.chunk} and {other.chunk}"
+            )
+        if (tier.scope == "rank") != (other.scope == "rank"):
+            raise ConfigError(
+                f"{tier.setting}: blocks move from and to tier {other.name}, so both or none are of scope rank"
+            )
+
+
 def parse_tier(text: str) -> dict[str, Any]:
     """The table of a ``--tier NAME,key=value,…`` option. ``policy.key=value`` sets a parameter of the
     policy; the same goes for ``device`` and ``admission``."""
