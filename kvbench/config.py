@@ -16,7 +16,7 @@ from kvbench.atomic import same_file
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.presets import with_preset
-from kvbench.routeconfig import MAX_ROUTERS, ChannelConfig, IndexConfig, LoadConfig, parse_table
+from kvbench.routeconfig import ROUTING_TABLES, ChannelConfig, IndexConfig, LoadConfig, check_routing, routing_tables
 from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, check_place, parse_tier
 from kvbench.units import MAX_TOKENS
 
@@ -136,7 +136,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"--block-tokens = {self.block_tokens} must be at most {MAX_TOKENS:,}")
         if self.shared_blocks < 0:
             raise ConfigError(f"--shared-blocks = {self.shared_blocks} must not be negative")
-        self._check_routing()
+        for name in ("router", "routers", *ROUTING_TABLES):
+            if self.workers == 1 and getattr(self, name) is not None:
+                raise ConfigError(f"{option(name)} has no effect with one worker; give --workers, or leave it out")
+        check_routing(self.routers, self.index, self.event_channel, self.load)
         if self.tiers is None:
             self._check_without_tiers()
         else:
@@ -157,22 +160,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             if any(same_file(path, other) for other in files[:at]):
                 raise ConfigError(f"--output, --events and --timeline name the same file, {path}")
         return self
-
-    def _check_routing(self) -> None:
-        for name in ("router", "routers", "index", "event_channel", "load"):
-            if self.workers == 1 and getattr(self, name) is not None:
-                raise ConfigError(f"{option(name)} has no effect with one worker; give --workers, or leave it out")
-        if self.routers is not None and not 1 <= self.routers <= MAX_ROUTERS:
-            raise ConfigError(f"--routers = {self.routers} must be from 1 to {MAX_ROUTERS:,}")
-        mode = "events" if self.index is None else self.index.mode
-        if self.index is not None:
-            self.index.check()
-        if self.event_channel is not None:
-            self.event_channel.check()
-            if mode in ("approximate", "oracle"):
-                raise ConfigError(f"--event-channel has no effect with --index {mode}, which hears no events")
-        if self.load is not None:
-            self.load.check(self.routers or 1)
 
     def _check_without_tiers(self) -> None:
         if self.capacity == "infinite" and self.policy is not None:
@@ -258,7 +245,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain values; those that are None are left out."""
         settings = {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
-        for name, _, _ in ROUTING_TABLES:
+        for name in ROUTING_TABLES:
             if name in settings:
                 settings[name] = {key: value for key, value in settings[name].items() if value is not None}
         return settings
@@ -269,14 +256,6 @@ TELLS_OF_TIERS = (
     *("faults", "retries", "timeline", "timeline_every"),
 )
 """Settings that mean nothing without tiers."""
-
-
-ROUTING_TABLES: tuple[tuple[str, type[Any], str | None], ...] = (
-    ("index", IndexConfig, "mode"),
-    ("event_channel", ChannelConfig, None),
-    ("load", LoadConfig, None),
-)
-"""Settings that are tables, typed as ``key=value,…``; the first value may do without the key named last."""
 
 
 def option(name: str) -> str:
@@ -315,12 +294,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
             raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
     if "tiers" in settings and isinstance(settings["tiers"], (list, tuple)):
         settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
-    for name, kind, first in ROUTING_TABLES:
-        given = settings.get(name)
-        if isinstance(given, str):
-            settings[name] = parse_table(given, kind, option(name), first=first)
-        elif isinstance(given, kind):
-            settings[name] = msgspec.to_builtins(given)
+    settings |= routing_tables(settings)
     if isinstance(settings.get("preset"), str):
         settings = with_preset(settings)
     capacity = settings.get("capacity")

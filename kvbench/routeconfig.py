@@ -161,3 +161,36 @@ def parse_table(text: str, kind: type[T], option: str, *, first: str | None = No
     except msgspec.ValidationError as error:
         raise ConfigError(f"{option} {text}: {error}") from None
     return {name: typed[name] for name in table}
+
+
+ROUTING_TABLES: dict[str, type[Any]] = {"index": IndexConfig, "event_channel": ChannelConfig, "load": LoadConfig}
+"""Settings that are tables of a run file."""
+
+
+def routing_tables(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those of ``settings`` that are ROUTING_TABLES, as tables; they may be typed as ``key=value,…``."""
+    tables = {}
+    for name, kind in ROUTING_TABLES.items():
+        given = settings.get(name)
+        if isinstance(given, str):
+            option = "--" + name.replace("_", "-")
+            tables[name] = parse_table(given, kind, option, first="mode" if kind is IndexConfig else None)
+        elif isinstance(given, kind):
+            tables[name] = msgspec.to_builtins(given)
+    return tables
+
+
+def check_routing(
+    routers: int | None, index: IndexConfig | None, channel: ChannelConfig | None, load: LoadConfig | None
+) -> None:
+    """Raise ConfigError for a setting that is out of range or has no effect beside the others."""
+    if routers is not None and not 1 <= routers <= MAX_ROUTERS:
+        raise ConfigError(f"--routers = {routers} must be from 1 to {MAX_ROUTERS:,}")
+    if index is not None:
+        index.check()
+    if channel is not None:
+        channel.check()
+        if index is not None and index.mode in ("approximate", "oracle"):
+            raise ConfigError(f"--event-channel has no effect with --index {index.mode}, which hears no events")
+    if load is not None:
+        load.check(routers or 1)
