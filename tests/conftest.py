@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 
 from kvbench.trace.formats.mooncake import MooncakeFormat
 from kvbench.trace.importer import import_trace
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parent.parent
+
+EXAMPLES = os.environ.get("KVBENCH_EXAMPLES")
+"""So many examples of each property, where its test does not say; else a hundred."""
+
+if EXAMPLES is not None:
+    settings.register_profile(
+        "examples", settings.get_profile(settings.get_current_profile_name()), max_examples=int(EXAMPLES)
+    )
+    settings.load_profile("examples")
 
 
 @pytest.fixture(scope="session")
