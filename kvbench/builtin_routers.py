@@ -128,7 +128,9 @@ def _plain() -> Iterator[RouterPolicySpec]:
 
 def _hashing() -> Iterator[RouterPolicySpec]:
     replicas = Param("replicas", int, 256, "places of a worker on the ring", minimum=1, maximum=1e5)
-    bounds = weight("load_factor", 1.25, "how far above the mean a worker's load may be")
+    bounds = Param(
+        "load_factor", float, 1.25, "how far above the mean a worker's load may be: so many times", minimum=1
+    )
     yield RouterPolicySpec(
         "session-sticky",
         "kvbench.routers.rings:SessionSticky",

@@ -277,6 +277,8 @@ def parse_part(choice: PartChoice, setting: str) -> tuple[str, dict[str, ParamVa
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"{setting} = {choice!r}: {pair!r} is not of the form key=value")
+        if key.strip() in params:
+            raise ConfigError(f"{setting} = {choice!r}: {key.strip()} is given twice")
         params[key.strip()] = value.strip()
     return name.strip(), params
 

@@ -48,6 +48,11 @@ class IndexConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.mode in ("approximate", "predictive")
 
     @property
+    def hears_events(self) -> bool:
+        """Whether it learns from what workers send."""
+        return self.mode in ("events", "predictive")
+
+    @property
     def lifetime(self) -> LagText:
         """``ttl``, or its default."""
         return self.ttl if self.ttl is not None else APPROXIMATE_TTL if self.mode == "approximate" else PREDICTIVE_TTL
@@ -190,7 +195,7 @@ def check_routing(
         index.check()
     if channel is not None:
         channel.check()
-        if index is not None and index.mode in ("approximate", "oracle"):
+        if index is not None and not index.hears_events:
             raise ConfigError(f"--event-channel has no effect with --index {index.mode}, which hears no events")
     if load is not None:
         load.check(routers or 1)

@@ -27,7 +27,7 @@ def print_routers(result: MatrixResult, config: RunConfig) -> None:
     out.print()
     table = simple_table(
         "capacity", "policy", "router", "index", "token", "block", "max/mean requests", "max/mean computed",
-        "routed away tokens", "stale tokens",
+        "routed away tokens", "stale tokens", "unforeseen tokens",
     )  # fmt: skip
     for column in (1, 2, 3):
         table.columns[column].justify = "left"
@@ -46,7 +46,8 @@ def print_routers(result: MatrixResult, config: RunConfig) -> None:
     out.print()
     out.print("* best token rate of its capacity")
     out.print(f"max/mean computed: {EVENNESS['max_over_mean_computed_tokens']}")
-    out.print(f"routed away: {TOKENS['routed_away']}; stale: {TOKENS['stale']}")
+    for name in ("routed_away", "stale", "unforeseen"):
+        out.print(f"{name.replace('_', ' ')}: {TOKENS[name]}")
     if config.output:
         out.print(f"wrote {config.output}")
     print_clock(out, result.wall_clock)
@@ -58,4 +59,4 @@ def _rates(rates: dict[str, float | None]) -> list[str]:
 
 def _figures(cell: dict[str, Any]) -> list[str]:
     uneven = [times(cell[name]) for name in ("max_over_mean_requests", "max_over_mean_computed_tokens")]
-    return [*uneven, number(cell["routed_away_tokens"]), number(cell["stale_tokens"])]
+    return [*uneven, *(number(cell[f"{name}_tokens"]) for name in ("routed_away", "stale", "unforeseen"))]

@@ -79,6 +79,8 @@ def import_events(
                 if len(journal) >= ROWS_AT_A_TIME:
                     writer.write(journal.take())
             writer.write(journal.take())
+            if not journal.messages:
+                raise TraceError(f"has no message of format {name}")
             report = _report(name, journal, reader)
             writer.finish(_manifest(path, report, journal, reader))
     except TraceError as error:

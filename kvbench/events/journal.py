@@ -215,5 +215,6 @@ def _counts_anew(worker: _Worker, heard: Heard) -> bool:
     if heard.life is not None:
         return False
     if heard.time_s is None or worker.time_s is None:
-        return heard.number == 0
+        # After a first message alone, another of its number is a repeat.
+        return heard.number == 0 and worker.following != 1
     return heard.time_s > worker.time_s

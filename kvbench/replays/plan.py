@@ -165,6 +165,11 @@ def _with_index(config: RunConfig, router: Spec) -> RunConfig:
     if config.index is not None or not router.index:
         return config
     index = IndexConfig(**parse_table(router.index, IndexConfig, "--index", first="mode"))
+    if config.event_channel is not None and not index.hears_events:
+        raise ConfigError(
+            f"--event-channel has no effect with --router {router.name}, whose index, {router.index}, hears no events; "
+            "give --index events, or leave it out"
+        )
     return msgspec.structs.replace(config, index=index).check()
 
 

@@ -173,6 +173,7 @@ def _record(cell: Cell, *, has_bound: bool) -> dict[str, Any]:
         **evenness(totals),
         "routed_away_tokens": totals.routing.routed_away if routed else None,
         "stale_tokens": totals.routing.stale if routed else None,
+        "unforeseen_tokens": totals.routing.unforeseen if routed else None,
         "rates": totals.rates(totals.hits, known=has_ids),
         "belady_rates": totals.rates(totals.belady, known=has_bound),
         "infinite_rates": totals.rates(totals.infinite, known=has_ids and plan.config.seen == "exact"),
@@ -194,7 +195,8 @@ def _write(config: RunConfig, result: MatrixResult) -> None:
     rates = [f"{of}{name}_rate" for of in ("", "belady_", "infinite_") for name in RATES]
     # What is null in all rows has a type, too.
     types = dict.fromkeys(rates, pa.float64()) | {"router": pa.string(), "index": pa.string()}
-    types |= dict.fromkeys(("routed_away_tokens", "stale_tokens"), pa.int64()) | dict.fromkeys(EVENNESS, pa.float64())
+    types |= dict.fromkeys(("routed_away_tokens", "stale_tokens", "unforeseen_tokens"), pa.int64())
+    types |= dict.fromkeys(EVENNESS, pa.float64())
     table = pa.Table.from_pylist(rows)
     schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in table.schema])
     with write_parquet([(config.output or "", schema)], force=config.force) as (writer,):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvbench.errors import PolicyError
 from kvbench.routers.terms import Load
 from kvbench.routers.ties import Ties
 from kvbench.routing import PythonRouter, RandomStream
@@ -52,5 +53,10 @@ class Router(PythonRouter):
         raise NotImplementedError(f"{type(self).__name__} must define score(request)")
 
     def choose(self, request: RouteRequest) -> int:
-        """The worker with the highest score."""
-        return self.ties.highest(self.score(request))
+        """The worker with the highest score. Raises PolicyError for scores that are not one for each worker."""
+        scores = self.score(request)
+        if scores.shape != (self.workers,):
+            raise PolicyError(
+                f"{type(self).__name__}.score returned figures of shape {scores.shape}, for {self.workers} workers"
+            )
+        return self.ties.highest(scores)

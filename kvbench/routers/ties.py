@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvbench.errors import PolicyError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,6 +56,8 @@ class Ties:
         if among is not None:
             figures = figures[among]
         equal = np.flatnonzero(figures == extreme(figures))
+        if not len(equal):
+            raise PolicyError("a router's figures for its workers are not numbers (NaN), so that none is best")
         return self.any_of(equal if among is None else among[equal])
 
     def _random(self, equal: Workers) -> int:

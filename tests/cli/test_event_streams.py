@@ -354,3 +354,20 @@ def test_a_log_that_does_not_say_its_block_size_needs_one_to_be_sent_out(cli: Cl
     assert refused.code == 2
     assert "give --block-tokens" in refused.err
     assert cli("events", "export", "events.parquet", "-o", "out.bin", "--block-tokens", "16").code == 0
+
+
+def test_a_first_message_heard_twice_is_a_repeat_and_no_restart(cli: Cli, tmp_path: Path) -> None:
+    blocks = [{"block_hash": 1, "tokens_hash": 5}]
+    line = json.dumps({"worker_id": 3, "event": {"event_id": 0, "data": {"stored": {"blocks": blocks}}}})
+    (tmp_path / "events.jsonl").write_text(2 * f"{line}\n")
+    report = told(cli, "import", "events.jsonl", "-o", "events.parquet")
+    assert (report["repeats"], report["restarts"]) == (1, 0)
+
+
+@pytest.mark.parametrize("form", ["vllm", "dynamo"])
+def test_a_file_without_a_message_is_refused(cli: Cli, tmp_path: Path, form: str) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    done = cli("events", "import", "empty", "--format", form, "-o", "events.parquet")
+    assert done.code == 2
+    assert f"has no message of format {form}" in done.err
+    assert not (tmp_path / "events.parquet").exists()

@@ -88,7 +88,7 @@ def test_routers_stand_side_by_side_as_the_replays_they_stand_for(cli: Cli, tmp_
         assert cell["rates"] == alone["rates"]
         for name in ("max_over_mean_requests", "max_over_mean_computed_tokens"):
             assert cell[name] == alone["workers"][name]
-        for name in ("routed_away_tokens", "stale_tokens"):
+        for name in ("routed_away_tokens", "stale_tokens", "unforeseen_tokens"):
             assert cell[name] == alone["routing"][name]
         assert cell["stale_tokens"] == 0
     assert pq.read_table(tmp_path / "cells.parquet")["router"].to_pylist()[:1] == ["max-prefix"]

@@ -7,6 +7,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +56,19 @@ def test_printed_configuration_can_be_run_again(cli: Cli, sample: Path, tmp_path
 
 def test_one_worker_has_no_routing(cli: Cli, sample: Path) -> None:
     assert "routed away" not in cli("replay", sample, "--capacity", "200").out
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--router", "aibrix-prefix", "--event-channel", "delay=3"], "--router aibrix-prefix, whose index"),
+        (["--router", "consistent-hash,load_factor=0.5"], "load_factor = '0.5' is below 1"),
+        (["--router", "max-prefix,ties=first,ties=random"], "ties is given twice"),
+    ],
+)
+def test_a_setting_that_means_nothing_for_a_router_is_one_clear_error(
+    cli: Cli, sample: Path, options: list[str], part: str
+) -> None:
+    done = cli("replay", sample, "--workers", "4", "--capacity", "200", *options)
+    assert (done.code, done.out) == (2, "")
+    assert part in done.err

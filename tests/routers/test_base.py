@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -102,3 +103,22 @@ def test_router_sees_prefixes_load_and_facts_of_the_request(make_trace, registry
     assert fourth["overlap"] == [0, 0]
     assert fourth["prefill_blocks"] == [2, 2]  # the third was predicted to hit in full
     assert fourth["assigned"][0] == 2 * fourth["assigned"][1]
+
+
+@pytest.mark.parametrize(
+    ("figures", "part"),
+    [(lambda workers: np.zeros(2), "shape (2,), for 4 workers"), (lambda workers: np.full(workers, np.nan), "NaN")],
+)
+def test_figures_that_are_not_one_number_for_each_worker_are_an_error(make_trace, figures, part):
+    class Wrong(Router):
+        def score(self, request):
+            return figures(self.workers)
+
+    class Module:
+        @kvbench.hookimpl
+        def kvbench_router_policies(self):
+            yield RouterPolicySpec("wrong", Wrong, "Wrong figures.")
+
+    registry = load_registry([(Module(), Distribution("example", "1"))], autoload=False)
+    with pytest.raises(kvbench.PluginError, match=re.escape(part)):
+        kvbench.replay(make_trace([[1, 2], [1, 2]]), router="wrong", workers=4, registry=registry)
