@@ -158,16 +158,19 @@ cdef class TierStack(StackPlan):
                 place.origin[j] = <int8_t>now
 
     cdef int free_beside(self, StackedTier tier, int32_t own, int32_t chunks) except -1 nogil:
-        """Room for so many chunks, at the expense of all but the leading ``own`` ones of the request; the
-        caller has seen that they can be freed."""
-        cdef int32_t j
+        """Room for so many chunks, at the expense of all but the leading ``own`` ones of the request; less
+        where blocks that came down meanwhile leave less."""
+        cdef int32_t j, slot
+        cdef int32_t room = tier.limit - tier.pinned
         if not tier.limited or chunks <= tier.limit - tier.used:
             return 0
         for j in range(own):
-            if tier.slots[j] >= 0:
-                tier.refs[tier.slots[j]] += 1
+            slot = tier.slots[j]
+            if slot >= 0:
+                room -= tier.refs[slot] == 1
+                tier.refs[slot] += 1
         try:
-            tier.free_room(chunks)
+            tier.free_room(min(chunks, room))
         finally:
             tier.view.stirs += 1
             for j in range(own):

@@ -220,6 +220,7 @@ class NaiveStack:
                     source = next((s for s in range(level + 1, len(self.tiers)) if self.had[s] & {chunks[at]}), None)
                 if source is not None and chunks[at] in self.tiers[source].queue:
                     self.tiers[source].queue.remove(chunks[at])
+                    self.tiers[source].spared.discard(chunks[at])  # it stays there no longer
         if batch and tier.settings.makes_room:
             before = set(tier.queue)
             tier.evict(len(takes) - tier.free)
