@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kvbench.cache.frame cimport Level, Place
 from kvbench.cache.plan cimport StackPlan
@@ -17,4 +17,6 @@ cdef class TierStack(StackPlan):
     cdef int take_sources(self, StackedTier tier, Place* place, int32_t r, int32_t fits) except -1 nogil
     cdef bint take_source(self, StackedTier below, int32_t j, uint64_t key) except -1 nogil
     cdef int finish(self) except -1 nogil
-    cdef list new_blocks(self, int32_t n)
+    cdef int do_one(self, int mode, const uint64_t[::1] keys, int32_t skip, int32_t asked, int64_t request,
+                    int64_t time_ns) except -1
+    cdef list new_blocks(self, int32_t skip, int32_t n)

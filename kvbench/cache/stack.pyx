@@ -308,45 +308,38 @@ cdef class TierStack(StackPlan):
     def store_only(self, const uint64_t[::1] keys, *, int32_t skip=0, int64_t request=0, int64_t time_ns=0):
         """Store a request of distinct keys, all of whose blocks were computed, but leave its first ``skip``
         blocks alone; returns the positions of those that are new to some tier."""
-        cdef int32_t n = <int32_t>keys.shape[0]
-        cdef const uint64_t* first = &keys[0] if n else NULL
-        self.request.index = request
-        self.request.time_ns = time_ns
-        self.reserve(first, n)
-        self.mode = STORE_ONLY
-        self.skip = min(skip, n)
-        try:
-            self.lookup(first, n, 0, n)
-            self.commit()
-            return self.new_blocks(n)
-        finally:
-            self.mode = SERVE
-            self.skip = 0
+        self.do_one(STORE_ONLY, keys, skip, 0, request, time_ns)
+        return self.new_blocks(skip, <int32_t>keys.shape[0])
 
     def fetch_only(self, const uint64_t[::1] keys, *, int32_t skip=0, limit=None, int64_t request=0,
                    int64_t time_ns=0):
         """Fetch what the tiers have of a request from block ``skip`` to before block ``limit``; returns up to
         which block they delivered it. What is missing is not stored."""
+        self.do_one(FETCH_ONLY, keys, skip, len(keys) if limit is None else limit, request, time_ns)
+        return self.hit
+
+    cdef int do_one(self, int mode, const uint64_t[::1] keys, int32_t skip, int32_t asked, int64_t request,
+                    int64_t time_ns) except -1:
+        """Look a request up and commit it in one of the modes other than SERVE."""
         cdef int32_t n = <int32_t>keys.shape[0]
         cdef const uint64_t* first = &keys[0] if n else NULL
         self.request.index = request
         self.request.time_ns = time_ns
         self.reserve(first, n)
-        self.mode = FETCH_ONLY
+        self.mode = mode
         self.skip = min(skip, n)
         try:
-            self.lookup(first, n, n if limit is None else min(<int>limit, n), n)
-            self.commit()
-            return self.hit
+            self.lookup(first, n, min(asked, n), n)
+            return self.commit()
         finally:
             self.mode = SERVE
             self.skip = 0
 
-    cdef list new_blocks(self, int32_t n):
+    cdef list new_blocks(self, int32_t skip, int32_t n):
         cdef int32_t i, t, j
         cdef PyObject* tier
         found = []
-        for i in range(self.skip, n):
+        for i in range(skip, n):
             for t in range(self.levels):
                 j = i // self.level[t].multiple
                 tier = self.level[t].places[0].tier
