@@ -38,7 +38,6 @@ cdef class StackFrame:
                 place.tier = <PyObject*>(<StackedTier?>tiers[t][r])
                 place.counts = (<StackedTier>tiers[t][r]).counts
             self.level[t].multiple = (<StackedTier>tiers[t][0]).multiple
-            place = &self.level[t].places[0]
             self.any_moves = self.any_moves or (<StackedTier>tiers[t][0]).promotion == MOVE_UP
             self.always_pins = self.always_pins or (<StackedTier>tiers[t][0]).high or (
                 (<StackedTier>tiers[t][0]).promotion == TEMPORARY and t < self.levels - 1

@@ -17,7 +17,7 @@ from kvbench.engine.stats import EngineStats
 from kvbench.errors import ArgumentError, ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.results.hitrates import TokenSums
-from kvbench.tokens.arrays import token_array
+from kvbench.tokens.arrays import token_array, whole_number
 from kvbench.tokens.hashers import USUAL_BLOCK_TOKENS, BlockHasher, SegmentHasher
 from kvbench.tokens.masks import leading_falses
 
@@ -245,8 +245,11 @@ class EngineBase:
             self._wait(chunks, part)
         return tokens
 
-    def _release(self, name: object) -> bool:
-        return self._pool.release((self._number, name))
+    def _release(self, call: Call, *names: object) -> bool:
+        """End leases, and store what waited for that; whether any was there."""
+        released = [self._pool.release((self._number, name)) for name in names]
+        self._store_waiting(call)
+        return any(released)
 
     # -- stores that wait ----------------------------------------------------------------------
 
@@ -261,8 +264,6 @@ class EngineBase:
         """Something was released: try to store what waits, of all engines that may store."""
         waiting, self._pool.waiting = self._pool.waiting, []
         for engine, chunks, first in waiting:
-            if engine._is_closed:
-                continue
             if engine._fault or engine._frozen:
                 self._pool.waiting.append((engine, chunks, first))
                 continue
@@ -306,11 +307,12 @@ class EngineBase:
         """How many leading chunks ``max_fetch`` tokens allow."""
         if max_fetch is None:
             return len(chunks)
-        if not isinstance(max_fetch, int) or max_fetch < 0:
+        limit = whole_number(max_fetch)
+        if limit is None or limit < 0:
             raise ArgumentError(f"max_fetch = {max_fetch} must be a whole number, not negative")
         if self.round_fetch == "down":
-            return chunks.ending_by(max_fetch)
-        return int(np.searchsorted(chunks.starts, max_fetch))
+            return chunks.ending_by(limit)
+        return int(np.searchsorted(chunks.starts, limit))
 
     def _others(self, names: Sequence[str] | None, setting: str) -> tuple[int, ...]:
         """The levels that are not among the named tiers; none if all are meant."""
@@ -318,6 +320,9 @@ class EngineBase:
             return ()
         if isinstance(names, str):
             raise ConfigError(f"{setting} = {names!r} is one text; give a list of names, as in [{names!r}]")
+        for name in names:
+            if name not in self._pool.tier_names:
+                raise ConfigError(f"{setting}: no tier is called {name!r}; {did_you_mean(name, self._pool.tier_names)}")
         chosen = {self._level(name) for name in names}
         return tuple(level for level in range(len(self._pool.tier_names)) if level not in chosen)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvbench.errors import ArgumentError
+from kvbench.tokens.arrays import whole_number
 from kvbench.tokens.mixing import mix_ids
 
 if TYPE_CHECKING:
@@ -63,9 +64,12 @@ class Chunks:
 
     def computed(self, num_computed_tokens: int) -> int:
         """How many leading chunks lie in what is computed already. Raises ArgumentError for more than there is."""
-        if not 0 <= num_computed_tokens <= self.tokens:
-            raise ArgumentError(f"num_computed_tokens = {num_computed_tokens} is not within {self.tokens} tokens")
-        return self.ending_by(num_computed_tokens)
+        computed = whole_number(num_computed_tokens)
+        if computed is None or not 0 <= computed <= self.tokens:
+            raise ArgumentError(
+                f"num_computed_tokens = {num_computed_tokens} is not within {self.tokens} tokens, a whole number"
+            )
+        return self.ending_by(computed)
 
     def tokens_of(self, first: int, stop: int) -> int:
         """Tokens of the chunks from ``first`` to before ``stop``."""

@@ -2,7 +2,9 @@
 
 An engine is what one rank of a serving engine holds. Its calls are those of LMCache's engine and of
 OPAL's cache manager; residency, order and bytes are those of the replay's own stacks, so that a
-program that calls an engine and a replay of its calls agree.
+program that calls an engine and a replay of its calls agree in what hits. Hashes are those of the
+algorithm alone, so that ready ones can stand for tokens; the namespace is mixed into the keys of the
+tiers, which are therefore not those of a replay where there is one.
 
 A fault of the cache never raises: it shows as an empty result, and in the counts. A wrong argument
 raises :class:`kvbench.errors.ArgumentError`, a wrong setting :class:`kvbench.errors.ConfigError`.
@@ -161,8 +163,8 @@ class CacheEngine(EngineBase):
                     self.stats.overlap_tokens += (
                         0 if max_fetch is None else int(np.count_nonzero(found.mask[max_fetch:]))
                     )
-            if lookup_id is not None and self._release(lookup_id):
-                self._store_waiting(call)
+            if lookup_id is not None:
+                self._release(call, lookup_id)
             if self.remove_after_retrieve and touched > first:
                 self._pool.remove(self.worker, chunks.keys[:touched], first)
             return found
@@ -172,9 +174,7 @@ class CacheEngine(EngineBase):
     def lookup_unpin(self, lookup_id: object) -> bool:
         """End the lease of a lookup; False if it has none (any more)."""
         with self._operation("lookup_unpin") as call:
-            released = self._release(lookup_id)
-            self._store_waiting(call)
-            return released
+            return self._release(call, lookup_id)
 
     def pin(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> int:
         """Keep the prefix that the tiers hold from being evicted; returns up to which token. Each pin needs
@@ -196,8 +196,9 @@ class CacheEngine(EngineBase):
             names = self._pins.get(chunks.keys.tobytes())
             if not names:
                 raise ArgumentError(f"a prompt of {chunks.tokens} tokens is not pinned")
-            self._release(names.pop())
-            self._store_waiting(call)
+            self._release(call, names.pop())
+            if not names:
+                del self._pins[chunks.keys.tobytes()]
 
     def remove(self, tokens: TokenSource, *, tags: Mapping[str, str] | None = None) -> int:
         """Drop the chunks of a prompt from all tiers; returns how many tokens are gone. Pinned ones stay."""
@@ -290,8 +291,11 @@ class CacheEngine(EngineBase):
 
     def close(self) -> None:
         """Release all leases of this engine and give up what it waits to store; it takes no more calls."""
-        for number, name in [name for name in self._pool.leases if name[0] == self._number]:
-            self._pool.release((number, name))
+        if self._is_closed:
+            return
+        with self._operation("close") as call:
+            self._pool.waiting = [entry for entry in self._pool.waiting if entry[0] is not self]
+            self._release(call, *[name for number, name in self._pool.leases if number == self._number])
         self._is_closed = True
 
     def __enter__(self) -> Self:

@@ -16,6 +16,7 @@ from kvbench.plugins import did_you_mean, load_registry
 from kvbench.replays.engine import Engine
 from kvbench.replays.plan import make_plan
 from kvbench.replays.tiers import TieredCore
+from kvbench.tokens.arrays import whole_number
 from kvbench.trace.reader import open_trace
 from kvbench.trace.schema import TraceFacts
 
@@ -225,9 +226,10 @@ def _stands_still() -> int:
 
 
 def _retries(retries: object) -> int:
-    if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= MAX_RETRIES:
+    number = whole_number(retries)
+    if number is None or not 0 <= number <= MAX_RETRIES:
         raise ConfigError(f"retries = {retries!r} must be a whole number from 0 to {MAX_RETRIES:,}")
-    return retries
+    return number
 
 
 def _config(settings: dict[str, Any]) -> RunConfig:

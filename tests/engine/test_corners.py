@@ -176,6 +176,39 @@ def test_no_rate_is_above_one(settings: dict[str, Any]) -> None:
     assert made.stats.hit_rates["lmcache_mp_lookup"] == 1
 
 
+def test_closing_an_engine_wakes_the_stores_of_others_and_gives_up_its_own() -> None:
+    holder = engine("cpu,capacity=6", wait_for_room=True)
+    other = holder.peer()
+    holder.store(A)
+    holder.pin(A)
+    other.store(B)
+    holder.close()
+    holder.close()
+    assert other.lookup(B) == 16
+    third = other.peer()
+    other.pin(B)
+    third.store(C)
+    assert third._pool.waiting
+    third.close()
+    assert not third._pool.waiting
+
+
+def test_nothing_is_kept_of_pins_that_were_taken_back() -> None:
+    made = engine("cpu,capacity=6")
+    made.store(A)
+    made.pin(A)
+    made.unpin(A)
+    assert not made._pins
+
+
+@pytest.mark.parametrize("number", [4, np.int64(4), np.uint32(4)])
+def test_counts_of_tokens_may_be_numpy_integers(number: Any) -> None:
+    made = engine("cpu,capacity=6")
+    made.store(A)
+    assert int(made.retrieve(A, max_fetch=number).mask.sum()) == 4
+    assert made.lookup(A, num_computed_tokens=number) == 16
+
+
 def test_a_lease_that_ran_out_is_counted_with_its_engine() -> None:
     now = 0
     made = engine("cpu,capacity=6", clock=lambda: now)
@@ -223,6 +256,7 @@ def test_store_tiers_that_take_nothing_are_refused() -> None:
     [
         (lambda made: made.lookup(A, pin=True, lookup_id=[1]), "hashable"),
         (lambda made: made.retrieve(A, max_fetch=2.5), "max_fetch = 2.5"),
+        (lambda made: made.lookup(A, num_computed_tokens=1.5), "num_computed_tokens = 1.5"),
     ],
 )
 def test_a_wrong_value_is_one_clear_error(call: Any, part: str) -> None:
