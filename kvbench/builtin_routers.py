@@ -73,7 +73,7 @@ def kvbench_router_policies() -> Iterator[RouterPolicySpec]:
 
 
 def router_presets() -> dict[str, dict[str, Any]]:
-    """By name: the ``policy``, its ``params`` that differ from the defaults, ``index``, ``help`` and ``source``."""
+    """By name: the ``policy``, the ``params`` that it pins, ``index``, ``help`` and ``source``."""
     return tomllib.loads((files("kvbench") / "routers" / "presets.toml").read_text("utf-8"))
 
 

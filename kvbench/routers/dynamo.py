@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvbench.routers.base import Router
-from kvbench.routers.terms import weighted
+from kvbench.routers.terms import tier_weights, weighted
 
 if TYPE_CHECKING:
     from kvbench.routers.base import Scores
@@ -56,7 +56,7 @@ class DynamoKv(Router):
         super().__init__(context)
         self.overlap_credit = overlap_credit
         self.decay = decay
-        self.below = np.array([0.0, host_weight, *[disk_weight] * self.tiers])[: self.tiers]
+        self.below = tier_weights(self.tiers, first=0.0, second=host_weight, rest=disk_weight)
         self.prefill_scale = prefill_scale
         self.request_weight = request_weight
         self.temperature = temperature

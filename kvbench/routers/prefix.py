@@ -33,7 +33,7 @@ class MaxPrefix(Router):
         gpu: float = 1.0,
         cpu: float = 1.0,
         other: float = 1.0,
-        fallback: str = "ties",
+        fallback: str = "random",
         ties: str = "random",
     ) -> None:
         super().__init__(context, ties=ties)

@@ -11,7 +11,6 @@ cdef class KvbmIndex(Holders):
     cdef void fetch(self, const int32_t* entries, int32_t n, int32_t active) noexcept nogil
     cdef int32_t narrow(self, int32_t entry, int32_t block, int32_t active, int32_t* overlap) noexcept nogil
     cdef void settle(self, int32_t blocks, int32_t active, int32_t* overlap) noexcept nogil
-    cdef int32_t overlap_of(self, const uint64_t* keys, int32_t n, int32_t worker) noexcept nogil
     cdef void score_tiers(self, const uint64_t* keys, int32_t n, const int32_t* overlap,
                           int32_t* tier_overlap) noexcept nogil
     cdef void count_held(self, const uint64_t* keys, int32_t n, int32_t* held) noexcept nogil

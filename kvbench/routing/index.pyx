@@ -11,7 +11,7 @@ be matched until an event brings the parent.
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from kvbench.prefetch cimport prefetch
 from kvbench.routing.holders cimport Holders
@@ -134,23 +134,18 @@ cdef class KvbmIndex:
                 overlap[64 * w + lowest_bit(left)] = blocks
                 left &= left - 1
 
-    cdef int32_t overlap_of(self, const uint64_t* keys, int32_t n, int32_t worker) noexcept nogil:
-        """The prefix overlap of one worker."""
-        cdef int32_t i, entry
-        for i in range(n):
-            entry = self.table.find(keys[i])
-            if entry < 0 or not self.held_in(entry, worker // 64) >> (worker % 64) & 1:
-                return i
-        return n
-
     cdef void score_tiers(self, const uint64_t* keys, int32_t n, const int32_t* overlap,
                           int32_t* tier_overlap) noexcept nogil:
-        """Split each worker's ``overlap`` by the fastest tier that has the block: tiers × workers.
+        """Split each worker's ``overlap`` by the fastest tier that has the block: tiers × workers. ``n`` is the
+        largest overlap.
 
         What is only predicted counts as in the fastest tier.
         """
         cdef int32_t i, w, t, entry, worker
         cdef uint64_t left, here
+        if self.tiers == 1:
+            memcpy(tier_overlap, overlap, self.workers * sizeof(int32_t))
+            return
         memset(tier_overlap, 0, <size_t>self.tiers * self.workers * sizeof(int32_t))
         for i in range(n):
             entry = self.table.find(keys[i])

@@ -77,7 +77,7 @@ cdef class RouterView:
         query.best = self.index.score(query.keys, query.blocks, self.overlap)
         query.tier_overlap = query.held = NULL
         if self.router.wants_tiers:
-            self.index.score_tiers(query.keys, query.blocks, self.overlap, self.tier_overlap)
+            self.index.score_tiers(query.keys, query.best, self.overlap, self.tier_overlap)
             query.tier_overlap = self.tier_overlap
         if self.router.wants_held:
             self.index.count_held(query.keys, query.blocks, self.held)
