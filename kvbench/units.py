@@ -14,6 +14,8 @@ from kvbench.errors import ConfigError, shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+NS_PER_S = 1_000_000_000
+
 _NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)(?:[eE]([0-9]+))?\s*([A-Za-zµ%]*)\s*$")
 
 MAX_DIGITS = 18

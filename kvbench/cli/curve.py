@@ -96,10 +96,10 @@ def curve(ctx: click.Context, /, as_json: bool, plot: str | None, policy: tuple[
     result.wall_clock["total_s"] = time.perf_counter() - started
     matrix = _replays(config, registry, policy, result.curve) if policy else None
     if as_json:
-        import msgspec
+        from kvbench.cli.jsonout import print_json
 
         document = result.to_dict() | ({"policies": matrix.cells} if matrix is not None else {})
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        print_json(document)
         return
     from kvbench.cli.curvetables import print_curve
     from kvbench.cli.tables import print_matrix

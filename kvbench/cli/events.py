@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from kvbench.cli.jsonout import print_json
+
 FORMATS = ["vllm", "lmcache", "dynamo"]
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 force_option = click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
@@ -51,7 +53,7 @@ def import_(source: Path, output: str, format_: str | None, force: bool, as_json
         raise OutputError(f"{output} is the file that is read; give another name")
     report = import_events(source, output, format=format_, force=force)
     if as_json:
-        _print_json(asdict(report))
+        print_json(asdict(report))
         return
     guessed = "" if format_ else " (guessed)"
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.events.items())
@@ -106,7 +108,7 @@ def stats(file: Path, as_json: bool) -> None:
 
     found = event_stats(file)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     from kvbench.cli.eventtables import print_stats
 
@@ -143,16 +145,10 @@ def fold(file: Path, until: int | None, output: str | None, duplicates: Any, for
     if output is not None:
         write_state(folded, output, force=force)
     if as_json:
-        _print_json(folded.to_dict())
+        print_json(folded.to_dict())
         return
     from kvbench.cli.eventtables import print_folded
 
     print_folded(folded)
     if output is not None:
         click.echo(f"wrote {output}")
-
-
-def _print_json(document: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

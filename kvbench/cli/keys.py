@@ -67,9 +67,9 @@ def check(ctx: click.Context, /, a_text: str, b_text: str, as_json: bool, **prom
     a, b = (parse_setup(text, registry, option) for text, option in ((a_text, "--a"), (b_text, "--b")))
     found = check_keys(a, b, _prompt(**prompt), registry)
     if as_json:
-        import msgspec
+        from kvbench.cli.jsonout import print_json
 
-        click.echo(msgspec.json.format(msgspec.json.encode(_document(found)), indent=2).decode())
+        print_json(_document(found))
     else:
         from kvbench.cli.keystables import print_check
 

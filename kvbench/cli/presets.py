@@ -20,9 +20,9 @@ def presets(name: str | None, as_json: bool) -> None:
 
     chosen = [load_preset(each) for each in ([name] if name else preset_names())]
     if as_json:
-        import msgspec
+        from kvbench.cli.jsonout import print_json
 
-        click.echo(msgspec.json.format(msgspec.json.encode(chosen), indent=2).decode())
+        print_json(chosen)
         return
     from kvbench.cli.tables import Printer, add_remarks, simple_table
 

@@ -164,9 +164,9 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
         result = run(config, registry, progress=progress, clock=time.perf_counter)
     result.wall_clock["total_s"] = time.perf_counter() - started
     if as_json:
-        import msgspec
+        from kvbench.cli.jsonout import print_json
 
-        click.echo(msgspec.json.format(msgspec.json.encode(result.to_dict()), indent=2).decode())
+        print_json(result.to_dict())
         return
     from kvbench.cli.routermatrix import print_routers
     from kvbench.cli.tables import print_matrix, print_replay

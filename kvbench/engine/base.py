@@ -20,6 +20,7 @@ from kvbench.results.hitrates import TokenSums
 from kvbench.tokens.arrays import token_array, whole_number
 from kvbench.tokens.hashers import USUAL_BLOCK_TOKENS, BlockHasher, SegmentHasher
 from kvbench.tokens.masks import leading_falses
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from kvbench.tokens.hashes.base import ChainHash, Digest
     from kvbench.tokens.masks import Mask, Rules
 
-SECOND_NS = 10**9
 PIN_TIMEOUT_S = 300.0
 """LMCache's pin_timeout."""
 ROUNDINGS = ("down", "up")
@@ -92,7 +92,7 @@ class EngineBase:
         self.round_fetch = round_fetch
         self.remove_after_retrieve = remove_after_retrieve
         self.wait_for_room = wait_for_room
-        self._timeout_ns = None if clock is None else round((pin_timeout_s or PIN_TIMEOUT_S) * SECOND_NS)
+        self._timeout_ns = None if clock is None else round((pin_timeout_s or PIN_TIMEOUT_S) * NS_PER_S)
         self._costs = EngineCosts() if costs is None else costs
         self._observer = observer
         self._pool = EnginePool(

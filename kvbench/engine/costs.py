@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from kvbench.engine.stats import FETCH_PHASES, STORE_PHASES
 from kvbench.errors import ConfigError
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from kvbench.engine.pool import EnginePool
     from kvbench.engine.stats import Phases
     from kvbench.serving.device import Device
 
-SECOND_NS = 10**9
 COUNTS = ("read_chunks", "read_operations", "written_chunks", "write_operations")
 """Counters of a store that tell what was moved."""
 
@@ -40,7 +40,7 @@ class EngineCosts:
         """Time to make the keys of so many tokens."""
         if self.hashed_tokens_per_s is None:
             return None
-        return math.ceil(tokens * SECOND_NS / Fraction(self.hashed_tokens_per_s))
+        return math.ceil(tokens * NS_PER_S / Fraction(self.hashed_tokens_per_s))
 
     def copy_out_ns(self, size_bytes: int | None) -> int | None:
         """Time to copy so many bytes out of the GPU, in one operation."""

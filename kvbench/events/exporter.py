@@ -11,11 +11,11 @@ from kvbench.errors import OutputError, TraceError, reason
 from kvbench.events.frames import message, write_frame
 from kvbench.events.vllm import AllBlocksCleared, Batch, BlockRemoved, BlockStored, Layout, WireEvent, encode_batch
 from kvbench.results.folding import event_rows, log_manifest
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-NS_PER_S = 1_000_000_000
 MEDIUMS = {"gpu": "GPU", "cpu": "CPU"}
 STORAGE = "STORAGE"
 

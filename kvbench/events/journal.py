@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.results.events import EVENTS_SCHEMA
+from kvbench.units import NS_PER_S
 
-NS_PER_S = 1_000_000_000
 MAX_SPAN_S = 9_000_000_000
 """A span in nanoseconds has 64 bits."""
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from kvbench.errors import TraceError
 from kvbench.results.folding import event_rows, log_manifest
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-NS_PER_S = 1_000_000_000
 PERCENTILES = (50, 90, 99)
 HEARD = ("messages", "gaps", "lost", "late", "repeats", "restarts", "unknown")
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvbench.routers.base import Router
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from kvbench.routers.base import Scores
     from kvbench.routing import RouterContext, RouteRequest
-
-NS_PER_S = 1_000_000_000
 
 
 class AibrixPrefixCache(Router):

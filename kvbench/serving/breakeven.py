@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvbench.errors import ConfigError
-from kvbench.serving.device import SECOND_NS
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from kvbench.serving.device import Device
@@ -73,7 +73,7 @@ def _break_even(device: Device, bytes_per_token: int, prefill_tokens_per_s: floa
     load_s = Fraction(bytes_per_token, device.read_bandwidth_bytes_per_s)
     if load_s >= recompute_s:
         return None
-    start_s = Fraction(device.read_latency_ns, SECOND_NS) + Fraction(fixed_bytes, device.read_bandwidth_bytes_per_s)
+    start_s = Fraction(device.read_latency_ns, NS_PER_S) + Fraction(fixed_bytes, device.read_bandwidth_bytes_per_s)
     return start_s / (recompute_s - load_s)
 
 

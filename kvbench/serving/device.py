@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvbench.errors import ConfigError
+from kvbench.units import NS_PER_S
 
-SECOND_NS = 10**9
-DAY_NS = 24 * 3600 * SECOND_NS
+DAY_NS = 24 * 3600 * NS_PER_S
 
 MEDIUMS = ("gpu", "cpu", "nvme", "dfs", "object", "rdma")
 """What a device can be: GPU memory, host memory, a local drive, a distributed file system, an
@@ -130,7 +130,7 @@ class Device:
 def _transfer_ns(size_bytes: int, bandwidth_bytes_per_s: int) -> int:
     if size_bytes < 0:
         raise ValueError(f"{size_bytes} bytes")
-    return -(-size_bytes * SECOND_NS // bandwidth_bytes_per_s)
+    return -(-size_bytes * NS_PER_S // bandwidth_bytes_per_s)
 
 
 def bytes_per_day(written_bytes: int, duration_ns: int | None) -> float | None:

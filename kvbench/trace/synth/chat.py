@@ -17,7 +17,7 @@ from kvbench.errors import ConfigError
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
 from kvbench.trace.synth.draw import OUTPUT_SIGMA, exponential, geometric, lognormal_count, pick, token, zipf_weights
-from kvbench.trace.synth.limits import MAX_NS, NS_PER_S, check_params
+from kvbench.trace.synth.limits import MAX_NS, check_params, nanoseconds, too_late
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ BATCH_COLUMNS = (
     "turn",
     "think_time_ns",
 )
+TOO_LATE = {"goes_on": "chats", "advice": "raise rate, or lower sessions, turns, output_tokens or think_s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class ChatWorkload(Workload):
             user = lognormal_count(rng, params.user_tokens, USER_SIGMA)
             output = lognormal_count(rng, params.output_tokens, OUTPUT_SIGMA)
             if arrival_ns > MAX_NS:
-                raise _too_late()
+                raise too_late("chat", **TOO_LATE)
             yield _Turn(arrival_ns, session, turn, user, output, think_ns, turn == count - 1)
             think_ns = _nanoseconds(exponential(rng, params.think_s))
             arrival_ns += output * NS_PER_OUTPUT_TOKEN + think_ns
@@ -237,16 +238,7 @@ class _Tokens:
 
 
 def _nanoseconds(seconds: float) -> int:
-    if seconds > MAX_NS / NS_PER_S:
-        raise _too_late()
-    return round(seconds * NS_PER_S)
-
-
-def _too_late() -> ConfigError:
-    return ConfigError(
-        "workload chat: chats go on for more than 292 years, and times are 64-bit nanoseconds; "
-        "raise rate, or lower sessions, turns, output_tokens or think_s"
-    )
+    return nanoseconds("chat", seconds, **TOO_LATE)
 
 
 def make_chat(seed: int, **params: int | float | str) -> ChatWorkload:

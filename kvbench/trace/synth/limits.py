@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ConfigError
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NS_PER_S = 1_000_000_000
 MAX_NS = 2**63 - 1
 """Times are signed 64-bit nanoseconds, some 292 years."""
 
@@ -33,3 +33,18 @@ def check_params(
             raise ConfigError(
                 f"workload {workload}: {name} = {getattr(params, name)!r} is not one of {', '.join(known)}"
             )
+
+
+def nanoseconds(workload: str, seconds: float, *, goes_on: str, advice: str) -> int:
+    """``seconds`` of a trace's clock; raises ConfigError for what 64 bits do not hold, with who ``goes_on``
+    for so long, and what to do."""
+    if seconds > MAX_NS / NS_PER_S:
+        raise too_late(workload, goes_on=goes_on, advice=advice)
+    return round(seconds * NS_PER_S)
+
+
+def too_late(workload: str, *, goes_on: str, advice: str) -> ConfigError:
+    """The error for a time that 64 bits do not hold."""
+    return ConfigError(
+        f"workload {workload}: {goes_on} go on for more than 292 years, and times are 64-bit nanoseconds; {advice}"
+    )

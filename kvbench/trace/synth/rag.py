@@ -22,7 +22,7 @@ from kvbench.errors import ConfigError
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
 from kvbench.trace.synth.draw import OUTPUT_SIGMA, VOCABULARY, exponential, lognormal_count, sample, token
-from kvbench.trace.synth.limits import MAX_NS, NS_PER_S, check_params
+from kvbench.trace.synth.limits import check_params, nanoseconds
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -227,12 +227,7 @@ def _lists(rows: list[Ids]) -> pa.Array:
 
 
 def _nanoseconds(seconds: float) -> int:
-    if seconds > MAX_NS / NS_PER_S:
-        raise ConfigError(
-            "workload rag: requests go on for more than 292 years, and times are 64-bit nanoseconds; "
-            "raise rate, or lower requests"
-        )
-    return round(seconds * NS_PER_S)
+    return nanoseconds("rag", seconds, goes_on="requests", advice="raise rate, or lower requests")
 
 
 def make_rag(seed: int, **params: int | float | str) -> RagWorkload:
