@@ -19,7 +19,6 @@ from kvbench.plugins import did_you_mean
 from kvbench.results.hitrates import TokenSums
 from kvbench.tokens.arrays import token_array, whole_number
 from kvbench.tokens.hashers import USUAL_BLOCK_TOKENS, BlockHasher, SegmentHasher
-from kvbench.tokens.masks import leading_falses
 from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -176,16 +175,7 @@ class EngineBase:
         blocks = self.hasher.blocks(tokens, hashes=hashes, offsets=offsets)
         length = len(tokens) if tokens is not None else int(blocks.ends[-1]) if len(blocks) else 0
         chunks = Chunks.of(blocks, length, 0 if tokens is None else length, self.metadata.word(tags))
-        if mask is None:
-            return chunks, 0
-        falses = leading_falses(mask, length, self.hasher.rules)
-        if tokens is None and falses not in (0, *blocks.ends.tolist()):
-            raise ArgumentError(f"the mask has {falses} Falses, which is not where a block ends")
-        if tokens is not None and isinstance(self.hasher, BlockHasher) and falses % self.chunk_tokens:
-            raise ArgumentError(
-                f"the number of Falses of the mask is {falses}, not a multiple of the chunk size of "
-                f"{self.chunk_tokens} tokens"
-            )
+        falses = self.hasher.skipped(mask, length, blocks.ends if tokens is None else None)
         return chunks, len(blocks) - len(blocks.since(falses))
 
     # -- what a call does ----------------------------------------------------------------------

@@ -78,13 +78,10 @@ class VllmDataParallel(Router):
         super().__init__(context, ties=ties)
         self.waiting_weight = waiting_weight
         self._sent = np.zeros(context.workers)
-        self._age = (0, 0)
 
     def choose(self, request: RouteRequest) -> int:
-        age = (self.known.age_requests, self.known.age_ns)
-        if age == (0, 0) or age < self._age:
+        if self.known.age_requests == 0:
             self._sent[:] = 0
-        self._age = age
         load = self.waiting_weight * (self.known.waiting + self._sent) + self.known.running
         worker = self.ties.lowest(load)
         self._sent[worker] += 1

@@ -114,12 +114,19 @@ class PromptHasher(ABC):
         ends = np.cumsum(sizes, dtype=np.int64)
         keys = np.fromiter(map(self._key, digests), np.uint64, len(digests))
         found = HashedBlocks(ends - sizes, ends, digests, keys)
+        return found.since(self.skipped(mask, int(ends[-1]) if len(ends) else 0, ends))
+
+    def skipped(self, mask: Mask | None, length: int, ends: Int64s | None = None) -> int:
+        """The token from which a mask asks on, of a prompt of ``length`` tokens. ``ends`` are those of its blocks
+        where these are ready hashes, of which LMCache leaves none out. Raises ArgumentError."""
+        if ends is None:
+            return leading_falses(mask, length, self.rules)
         if self.rules == "lmcache":
-            return found
-        skipped = leading_falses(mask, int(ends[-1]) if len(ends) else 0, self.rules)
-        if skipped and skipped not in ends:
-            raise ArgumentError(f"the mask has {skipped} Falses, which is not where a block ends")
-        return found.since(skipped)
+            return 0
+        falses = leading_falses(mask, length, self.rules)
+        if falses and falses not in ends:
+            raise ArgumentError(f"the mask has {falses} Falses, which is not where a block ends")
+        return falses
 
     def _key(self, digest: Digest) -> int:
         """The key of a ready hash: an integer is one already."""
@@ -183,7 +190,7 @@ class BlockHasher(PromptHasher):
         if hashes is not None or offsets is not None:
             raise ArgumentError("give tokens, or hashes and offsets, not both")
         array = token_array(tokens)
-        skipped = self._aligned(leading_falses(mask, len(array), self.rules), "the number of Falses of the mask")
+        skipped = self.skipped(mask, len(array))
         last = self._end(start, end, len(array))
         first = self._aligned(start, "start") if parent is not None else 0
         digests = self.hashing.chain_blocks(
@@ -195,6 +202,10 @@ class BlockHasher(PromptHasher):
         ends = np.minimum(starts + self.block_tokens, last)
         found = HashedBlocks(starts, ends, digests, self.hashing.keys(digests))
         return found.since(max(skipped, self._aligned(start, "start")))
+
+    def skipped(self, mask: Mask | None, length: int, ends: Int64s | None = None) -> int:
+        falses = super().skipped(mask, length, ends)
+        return falses if ends is not None else self._aligned(falses, "the number of Falses of the mask")
 
     def _aligned(self, token: int, what: str) -> int:
         if token % self.block_tokens:
@@ -242,7 +253,7 @@ class SegmentHasher(PromptHasher):
         if hashes is not None or offsets is not None:
             raise ArgumentError("give tokens, or hashes and offsets, not both")
         array = token_array(tokens)
-        skipped = leading_falses(mask, len(array), self.rules)
+        skipped = self.skipped(mask, len(array))
         root = self.hashing.root if parent is None else parent
         spans = segments(array, self.separator)
         if self.rules == "strict":

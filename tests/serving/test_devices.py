@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from kvbench.errors import ConfigError
 from kvbench.serving.device import (
     DAY_NS,
-    SECOND_NS,
     Device,
     bytes_per_day,
     drive_writes_per_day,
     hits_lost_per_byte_avoided,
 )
 from kvbench.serving.devices import FIGURES, Figure, find_device, load_devices, make_device
+from kvbench.units import NS_PER_S
 
 UNITS = ("_bytes_per_s", "_gb_per_s", "_per_day", "_bytes", "_gb", "_ns", "_us", "_operations")
 KIB, MIB = 2**10, 2**20
@@ -71,7 +71,7 @@ def test_bug_13a_small_operations_use_bandwidth_however_many_there_are() -> None
     dfs = make_device("opal-dfs")
     took = dfs.read_ns(1000 * 8 * MIB, operations=1000)
     assert took == 100_000 + 83_886_080
-    assert took * dfs.read_bandwidth_bytes_per_s >= 1000 * 8 * MIB * SECOND_NS
+    assert took * dfs.read_bandwidth_bytes_per_s >= 1000 * 8 * MIB * NS_PER_S
 
 
 def test_bug_13a_a_tiny_operation_takes_its_latency_and_its_transfer() -> None:
@@ -96,10 +96,10 @@ def test_no_transfer_is_faster_than_its_latency_and_its_bandwidth_or_slower_by_a
 ) -> None:
     device = a_device(read_bandwidth_bytes_per_s=bandwidth, read_latency_ns=latency, concurrent_operations=limit)
     waves = 1 if limit is None else math.ceil(Fraction(operations, limit))
-    ideal = waves * latency + Fraction(size * SECOND_NS, bandwidth)
+    ideal = waves * latency + Fraction(size * NS_PER_S, bandwidth)
     assert 0 <= device.read_ns(size, operations) - ideal < 1
     busy = device.busy_read_ns(size)
-    assert size * SECOND_NS <= busy * bandwidth
+    assert size * NS_PER_S <= busy * bandwidth
 
 
 def test_busy_time_leaves_latency_out() -> None:
