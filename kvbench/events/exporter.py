@@ -20,6 +20,7 @@ MEDIUMS = {"gpu": "GPU", "cpu": "CPU"}
 STORAGE = "STORAGE"
 
 Row = dict[str, Any]
+Place = tuple[str, int]
 
 
 def export_events(
@@ -60,21 +61,52 @@ def export_events(
     return sum(sent.values())
 
 
+class _Held:
+    """What the rows so far left in each place (tier and store), and which places each worker told of."""
+
+    def __init__(self) -> None:
+        self.keys: dict[Place, dict[int, None]] = {}
+        self.places: dict[int, set[Place]] = {}
+
+    def take(self, row: Row) -> None:
+        """Take in one row."""
+        place = (row["tier"], row["store"])
+        self.places.setdefault(row["worker"], set()).add(place)
+        if row["kind"] == "CLEAR":
+            self.keys.pop(place, None)
+        elif row["kind"] == "DELETE":
+            self.keys.get(place, {}).pop(row["key"], None)
+        else:
+            self.keys.setdefault(place, {})[row["key"]] = None
+
+    def are_all(self, worker: int, places: set[Place]) -> bool:
+        """Whether ``places`` are all in which something is that the worker told of."""
+        return all(place in places or not self.keys.get(place) for place in self.places.get(worker, ()))
+
+
 def _batches(path: Path, size: int) -> Iterator[tuple[int, Batch]]:
+    held = _Held()
     for (_, worker), rows in groupby(event_rows(path), key=lambda row: (row["request"], row["worker"])):
         mine = list(rows)
-        yield worker, Batch(mine[0]["time_ns"] / NS_PER_S, _events(mine, size))
+        yield worker, Batch(mine[0]["time_ns"] / NS_PER_S, _events(mine, size, held))
 
 
-def _events(rows: list[Row], size: int) -> list[WireEvent]:
+def _events(rows: list[Row], size: int, held: _Held) -> list[WireEvent]:
     """What rows of one request say, removals first where their order does not matter."""
     steps = [step for row in rows for step in _steps(row)]
     touched = [(step["tier"], step["store"], step["key"]) for step in steps]
     if len(set(touched)) == len(touched) and all(step["kind"] != "CLEAR" for step in steps):
         removed = [step for step in steps if step["kind"] == "DELETE"]
         stored = [step for step in steps if step["kind"] != "DELETE"]
+        for step in steps:
+            held.take(step)
         return [*_removals(removed), *_stored(_parents_first(stored), size)]
-    return [event for step in steps for event in _plain(step, size)]
+    cleared = {(step["tier"], step["store"]) for step in steps if step["kind"] == "CLEAR"}
+    events: list[WireEvent] = []
+    for step in steps:
+        events += _plain(step, size, held, cleared)
+        held.take(step)
+    return events
 
 
 def _steps(row: Row) -> list[Row]:
@@ -85,9 +117,13 @@ def _steps(row: Row) -> list[Row]:
     return [{**row, "kind": "INSERT"}, gone]
 
 
-def _plain(step: Row, size: int) -> Sequence[WireEvent]:
+def _plain(step: Row, size: int, held: _Held, cleared: set[Place]) -> Sequence[WireEvent]:
     if step["kind"] == "CLEAR":
-        return [AllBlocksCleared()]
+        # vLLM clears all that a worker has; of one place, blocks are removed by name.
+        if held.are_all(step["worker"], cleared):
+            return [AllBlocksCleared()]
+        keys: list[int | bytes] = [*held.keys.get((step["tier"], step["store"]), ())]
+        return [BlockRemoved(keys, _medium(step["tier"]))] if keys else []
     return _removals([step]) if step["kind"] == "DELETE" else _stored([step], size)
 
 

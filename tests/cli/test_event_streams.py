@@ -371,3 +371,17 @@ def test_a_file_without_a_message_is_refused(cli: Cli, tmp_path: Path, form: str
     assert done.code == 2
     assert f"has no message of format {form}" in done.err
     assert not (tmp_path / "events.parquet").exists()
+
+
+@pytest.mark.parametrize("tiers", [["gpu"], ["gpu", "cpu"]])
+def test_a_restart_of_one_tier_leaves_the_others_what_they_have(
+    cli: Cli, tmp_path: Path, sample: Path, tiers: list[str]
+) -> None:
+    faults = "".join(f'[[fault]]\nkind = "restart"\ntier = "{tier}"\nfrom_request = 1900\n' for tier in tiers)
+    (tmp_path / "faults.toml").write_text(faults)
+    stack = ["--tier", "gpu,capacity=60", "--tier", "cpu,capacity=300", "--faults", "faults.toml"]
+    assert cli("replay", sample, *stack, "--events", "events.parquet").code == 0
+    before = {(tier, key) for tier, _, key in resident(cli, tmp_path)}
+    assert cli("events", "export", "events.parquet", "-o", "capture.bin").code == 0
+    told(cli, "import", "capture.bin", "-o", "events.parquet", "--force")
+    assert {(tier, key) for tier, _, key in resident(cli, tmp_path, "--duplicates", "refuse")} == before
