@@ -14,6 +14,7 @@ import msgspec
 
 from kvbench.atomic import same_file
 from kvbench.errors import ConfigError
+from kvbench.pairs import key_values
 from kvbench.plugins import did_you_mean
 from kvbench.presets import with_preset
 from kvbench.routeconfig import ROUTING_TABLES, ChannelConfig, IndexConfig, LoadConfig, check_routing, routing_tables
@@ -272,14 +273,7 @@ def parse_part(choice: PartChoice, setting: str) -> tuple[str, dict[str, ParamVa
             raise ConfigError(f"{setting} = {choice!r} needs a key 'name'")
         return name, params
     name, *pairs = choice.split(",")
-    params = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{setting} = {choice!r}: {pair!r} is not of the form key=value")
-        if key.strip() in params:
-            raise ConfigError(f"{setting} = {choice!r}: {key.strip()} is given twice")
-        params[key.strip()] = value.strip()
+    params = dict(key_values(pairs, f"{setting} = {choice!r}"))
     return name.strip(), params
 
 

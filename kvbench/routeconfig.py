@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from kvbench.errors import ConfigError
+from kvbench.pairs import key_values
 from kvbench.plugins import did_you_mean
 from kvbench.units import Lag, parse_lag
 
@@ -146,21 +147,16 @@ T = TypeVar("T", IndexConfig, ChannelConfig, LoadConfig)
 
 def parse_table(text: str, kind: type[T], option: str, *, first: str | None = None) -> dict[str, Any]:
     """The table of an option ``key=value,…``; the first value is that of key ``first`` if it has no key of its own."""
-    table: dict[str, Any] = {}
-    for at, pair in enumerate(text.split(",")):
-        key, equals, value = (part.strip() for part in pair.partition("="))
-        if at == 0 and first is not None and not equals:
-            key, equals, value = first, "=", key
-        if not equals or not key:
-            raise ConfigError(f"{option} {text}: {pair!r} is not of the form key=value")
+    head, *rest = text.split(",")
+    if first is not None and "=" not in head:
+        head = f"{first}={head}"
+    table = key_values([head, *rest], f"{option} {text}")
+    for key, value in table.items():
         if key not in kind.__struct_fields__:
             raise ConfigError(f"{option} {text}: unknown key {key!r}; {did_you_mean(key, kind.__struct_fields__)}")
-        if key in table:
-            raise ConfigError(f"{option} {text}: {key} is given twice")
         hint = get_type_hints(kind)[key]
         if get_origin(hint) is Literal and value not in get_args(hint):
             raise ConfigError(f"{option} {text}: unknown {key} {value!r}; {did_you_mean(value, get_args(hint))}")
-        table[key] = value
     try:
         typed = msgspec.to_builtins(msgspec.convert(table, kind, strict=False))
     except msgspec.ValidationError as error:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from kvbench.errors import ConfigError
+from kvbench.pairs import key_values
 from kvbench.plugins import did_you_mean
 from kvbench.specs import ParamValue
 
@@ -181,14 +182,7 @@ def parse_tier(text: str) -> dict[str, Any]:
     if not name.strip() or "=" in name:
         raise ConfigError(f"--tier {text}: begin with the tier's name, as in cpu,capacity=64GiB,policy=lru")
     table: dict[str, Any] = {"name": name.strip()}
-    given: set[str] = set()
-    for pair in pairs:
-        key, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not key:
-            raise ConfigError(f"--tier {text}: {pair!r} is not of the form key=value")
-        if key in given:
-            raise ConfigError(f"--tier {text}: {key} is given twice")
-        given.add(key)
+    for key, value in key_values(pairs, f"--tier {text}").items():
         part, dot, parameter = key.partition(".")
         if part not in TierConfig.__struct_fields__ or part == "name":
             known = [field for field in TierConfig.__struct_fields__ if field != "name"]

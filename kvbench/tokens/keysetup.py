@@ -11,6 +11,7 @@ import msgspec
 
 from kvbench.config import read_toml
 from kvbench.errors import ConfigError
+from kvbench.pairs import key_values
 from kvbench.plugins import did_you_mean
 from kvbench.specs import HashAlgorithmSpec, ParamValue
 from kvbench.tokens.cachekey import TAG_PREFIX
@@ -89,15 +90,7 @@ def parse_setup(text: str, registry: Registry, setting: str) -> KeySetup:
         settings = read_toml(Path(first))
     else:
         settings = load_key_preset(first.strip())
-    given: set[str] = set()
-    for pair in pairs:
-        key, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not key:
-            raise ConfigError(f"{setting} {text}: {pair!r} is not of the form key=value")
-        if key in given:
-            raise ConfigError(f"{setting} {text}: {key} is given twice")
-        given.add(key)
-        settings[key] = value
+    settings |= key_values(pairs, f"{setting} {text}")
     return make_setup(settings, registry, setting)
 
 
