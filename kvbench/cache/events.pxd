@@ -6,6 +6,7 @@ cdef enum EventKind:
     MOVE = 2
     COPY = 3
     CLEAR = 4
+    WITHDRAWN = 99   # for a moment only: see EventLog.withdraw
 
 cdef enum EventReason:
     COMPUTED = 0
@@ -49,6 +50,7 @@ cdef class EventLog:
     cdef int64_t forgotten    # events that were here and are no more
 
     cdef void forget(self) noexcept nogil
+    cdef void withdraw(self, int64_t first, int32_t worker) noexcept nogil
     cdef Event* append(self, int32_t worker) except NULL nogil
     cdef int meet(self, int32_t worker) except -1 nogil
     cpdef clear(self)

@@ -72,6 +72,21 @@ cdef class EventLog:
         self.forgotten += self.size
         self.size = 0
 
+    cdef void withdraw(self, int64_t first, int32_t worker) noexcept nogil:
+        """Take out the events from position ``first`` on, all of which are of ``worker``, that have been given the
+        kind WITHDRAWN; the others move up and are numbered anew."""
+        cdef int64_t i, kept = first
+        for i in range(first, self.size):
+            if self.events[i].kind == WITHDRAWN:
+                continue
+            if kept < i:
+                self.events[kept] = self.events[i]
+            self.events[kept].sequence = self.sequences[worker] - (self.size - first) + (kept - first)
+            kept += 1
+        if self.size > first:
+            self.sequences[worker] -= self.size - kept
+        self.size = kept
+
     cpdef clear(self):
         """Forget all events; sequence numbers go on."""
         self.forget()

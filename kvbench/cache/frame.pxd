@@ -47,6 +47,8 @@ cdef struct Level:
     int32_t first          # chunks of the request that it has to do with
     int32_t stop
     int32_t delivered      # blocks of the request that it delivered
+    int32_t read_chunks    # chunks that this takes, and operations
+    int32_t reads
     bint hidden            # no lookup sees it
     bint closed            # it takes no computed blocks
 
@@ -61,6 +63,8 @@ cdef class StackFrame:
     cdef int retries
     cdef uint64_t fault_seed
     cdef bint faulty                   # some fault is in force
+    cdef readonly bint timed           # blocks take time to come and go
+    cdef bint again                    # the request has been looked up before: it is not counted as asked
     cdef PyObject** sources            # level -> store of this worker, of the rank served
     cdef bint any_moves                # some tier draws blocks up
     cdef bint always_pins              # tiers may push blocks down for other reasons than a store

@@ -62,6 +62,14 @@ cdef class StackFrame:
         free(self.names)
         free(self.offered_at)
 
+    def keep_time(self):
+        """From now on blocks take time to come and go, in the stores too."""
+        self.timed = True
+        for level in self.tiers:
+            for tier in level:
+                if (<StackedTier>tier).flights == NULL:
+                    tier.keep_time()
+
     cdef int fit(self, int64_t n) except -1 nogil:
         """Grow the arrays that hold one request."""
         cdef int32_t t, r
@@ -87,7 +95,7 @@ cdef class StackFrame:
                 level.gathered = <uint64_t*>realloc(level.gathered, n * sizeof(uint64_t))
                 if level.gathered == NULL:
                     no_memory("request", n)
-            if level.ranks > 1:
+            if level.ranks > 1 or self.timed:
                 level.common = <int32_t*>realloc(level.common, n * sizeof(int32_t))
                 if level.common == NULL:
                     no_memory("request", n)

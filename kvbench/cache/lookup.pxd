@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from kvbench.cache.frame cimport StackFrame
+from kvbench.cache.frame cimport Level, StackFrame
 from kvbench.cache.stacked cimport StackedTier
 
 
@@ -11,6 +11,8 @@ cdef class StackLookup(StackFrame):
     cdef int ask(self, StackedTier tier, int32_t t, int64_t readable) except -1 nogil
     cdef int blank(self, StackedTier tier, int32_t n) except -1 nogil
     cdef void join_ranks(self, int32_t t) noexcept nogil
+    cdef void pass_by_pending(self, StackedTier tier, Level* level) noexcept nogil
+    cdef bint is_pending(self, int32_t i) noexcept nogil
     cdef bint has(self, int32_t t, int32_t i) noexcept nogil
     cdef bint serves(self, int32_t t, int32_t i) noexcept nogil
     cdef void assign(self, int32_t n, int32_t skip) noexcept nogil

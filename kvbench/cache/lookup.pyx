@@ -7,7 +7,7 @@ and what passes through a tier may find no room there; either cuts the prefix.
 cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from kvbench.cache.frame cimport GET, NO_LEVEL, Level, Place, StackFrame
 from kvbench.cache.stacked cimport (
@@ -76,7 +76,7 @@ cdef class StackLookup(StackFrame):
             self.ask(<StackedTier>tier, t, readable if m == 1 else level.chunks)
         tier = level.places[0].tier
         level.here = (<StackedTier>tier).slots
-        if level.ranks > 1:
+        if level.ranks > 1 or self.timed:
             self.join_ranks(t)
         return 0
 
@@ -103,18 +103,38 @@ cdef class StackLookup(StackFrame):
         return 0
 
     cdef void join_ranks(self, int32_t t) noexcept nogil:
-        """A chunk counts only if every rank has it."""
+        """A chunk counts only if every rank has it, and not while it is under way."""
         cdef Level* level = &self.level[t]
         cdef int32_t r, j
         cdef PyObject* tier = level.places[0].tier
-        for j in range(level.chunks):
-            level.common[j] = (<StackedTier>tier).slots[j]
+        memcpy(level.common, (<StackedTier>tier).slots, level.chunks * sizeof(int32_t))
         for r in range(1, level.ranks):
             tier = level.places[r].tier
             for j in range(level.chunks):
                 if (<StackedTier>tier).slots[j] < 0:
                     level.common[j] = ABSENT
+        for r in range(level.ranks):
+            tier = level.places[r].tier
+            if (<StackedTier>tier).pending:
+                self.pass_by_pending(<StackedTier>tier, level)
         level.here = level.common
+
+    cdef void pass_by_pending(self, StackedTier tier, Level* level) noexcept nogil:
+        cdef int32_t j
+        for j in range(level.chunks):
+            if tier.slots[j] >= 0 and tier.flights[tier.slots[j]].pending:
+                level.common[j] = ABSENT
+
+    cdef bint is_pending(self, int32_t i) noexcept nogil:
+        """Whether a block is under way to some tier."""
+        cdef int32_t t, j
+        cdef PyObject* tier
+        for t in range(self.levels):
+            j = i // self.level[t].multiple
+            tier = self.level[t].places[0].tier
+            if j < self.level[t].chunks and (<StackedTier>tier).slots[j] >= 0 and self.level[t].here[j] < 0:
+                return True
+        return False
 
     @cython.final
     cdef bint has(self, int32_t t, int32_t i) noexcept nogil:
@@ -290,7 +310,7 @@ cdef class StackLookup(StackFrame):
         cdef Place* place
         cdef PyObject* tier
         for t in range(self.levels):
-            self.level[t].delivered = 0
+            self.level[t].delivered = self.level[t].read_chunks = self.level[t].reads = 0
         while i < self.hit:
             t = self.credit[i]
             end = i + 1
@@ -298,8 +318,10 @@ cdef class StackLookup(StackFrame):
                 end += 1
             m = self.level[t].multiple
             place = &self.level[t].places[0]
-            place.counts[HIT_BLOCKS] += end - i
+            place.counts[HIT_BLOCKS] += end - i if not self.again else 0
             self.level[t].delivered += end - i
+            self.level[t].reads += 1
+            self.level[t].read_chunks += (end - 1) // m - i // m + 1
             place.counts[READ_OPERATIONS] += 1
             place.counts[READ_CHUNKS] += (end - 1) // m - i // m + 1
             place.counts[OVERLAP_BLOCKS] += i % m

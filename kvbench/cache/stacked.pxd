@@ -2,7 +2,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.cache.admission cimport AdmissionFilter
-from kvbench.cache.copies cimport CopyStore
+from kvbench.cache.flights cimport FlightStore
 from kvbench.cache.seen cimport Seen
 
 cdef enum WriteMode:
@@ -76,7 +76,7 @@ cdef struct SlotFacts:
     uint8_t has_parent
 
 
-cdef class StackedTier(CopyStore):
+cdef class StackedTier(FlightStore):
     cdef readonly int32_t multiple    # blocks of a chunk
     cdef readonly int write
     cdef readonly int promotion

@@ -5,7 +5,7 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from kvbench.cache.admission import AdmissionFilter
-from kvbench.cache.copies import CopyStore
+from kvbench.cache.flights import FlightStore
 from kvbench.cache.events import EventLog
 from kvbench.cache.seen import Seen
 from kvbench.eviction.policy import EvictionPolicy
@@ -17,7 +17,7 @@ TOUCHES: dict[str, int]
 PARTIALS: dict[str, int]
 
 @disjoint_base
-class StackedTier(CopyStore):
+class StackedTier(FlightStore):
     def __new__(
         cls,
         policy: EvictionPolicy | None = None,

@@ -13,7 +13,8 @@ from kvbench.cache.events cimport (
     CLEAR, COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NAMELESS, NO_EVENT, PROMOTED, RECOMPUTED, RESTART,
     WATERMARK, Event,
 )
-from kvbench.cache.copies cimport CopyStore, nobodys_key
+from kvbench.cache.copies cimport nobodys_key
+from kvbench.cache.flights cimport BY_COMPUTING, BY_DEMOTION, BY_PROMOTION, FlightStore
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.prefetch cimport prefetch
 from kvbench.memory cimport Int32Memory, no_memory
@@ -54,7 +55,7 @@ the tier below. ``refused_*`` were offered and not stored. ``lost_blocks`` were 
 back after a failing get. Ages are those of evicted chunks since they were stored here."""
 
 
-cdef class StackedTier(CopyStore):
+cdef class StackedTier(FlightStore):
     """One store of a tier in a stack; other arguments as for :class:`Tier`.
 
     ``multiple``   blocks of a chunk; keys handed to the tier are those of whole chunks.
@@ -121,7 +122,7 @@ cdef class StackedTier(CopyStore):
         if promoted == NULL:
             no_memory("tier", size)
         self.promoted = promoted
-        CopyStore.move_slots(self, size)
+        FlightStore.move_slots(self, size)
 
     # -- in ------------------------------------------------------------------------------------
 
@@ -138,6 +139,8 @@ cdef class StackedTier(CopyStore):
         facts.depth = i
         facts.stored_ns = self.view.request.time_ns
         self.promoted[slot] = source >= 0
+        if self.flights != NULL:
+            self.note_filled(slot, BY_PROMOTION if source >= 0 else BY_COMPUTING)
         if self.copy_facts != NULL and self.note_copy(keys, i, slot):
             self.counts[WRITTEN_CHUNKS] += 1
             self.counts[COMPUTED_CHUNKS] += 1
@@ -195,6 +198,8 @@ cdef class StackedTier(CopyStore):
         self.promoted[here] = 0
         self.forget_copy(here)
         self.received = True
+        if self.flights != NULL:
+            self.note_filled(here, BY_DEMOTION)
         self.counts[DEMOTED_CHUNKS] += 1
         self.counts[WRITTEN_CHUNKS] += 1
         if self.limited:
@@ -242,6 +247,8 @@ cdef class StackedTier(CopyStore):
 
     cdef int give_up(self, const int32_t* victims, int32_t n) except -1 nogil:
         self.note_ages(victims, n)
+        if self.flights != NULL:
+            self.note_lost(victims, n)
         self.pass_on_names(victims, n)
         self.counts[EVICTED_WATERMARK_CHUNKS if self.reason == WATERMARK else EVICTED_ROOM_CHUNKS] += n
         if self.below is not None:
@@ -277,6 +284,12 @@ cdef class StackedTier(CopyStore):
         self.counts[AGE_CHUNKS] += n
         self.counts[AGE_SUM_NS] += total
         self.counts[AGE_MAX_NS] = largest
+
+    cdef int announce(self, int32_t slot) except -1 nogil:
+        cdef SlotFacts* facts = &self.facts[slot]
+        if self.log is not None:
+            self.record(INSERT, COMPUTED, self.keys[slot], facts.has_parent, facts.parent)
+        return 0
 
     cdef int take_out(self, int32_t slot) except -1 nogil:
         """Empty a slot whose block moves up; the tier above records the MOVE."""

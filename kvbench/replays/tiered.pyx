@@ -13,29 +13,22 @@ from kvbench.replays.order cimport OrderReplay, Row
 from kvbench.cache.fold import Fold
 
 
-cdef enum:
-    OTHERS = 5
-
-
 def tier_columns(levels):
     """Columns of a row of tier counts for a stack of ``levels`` tiers: hit blocks by the tier that
     delivered them, missing blocks by the tier that evicted them last, and blocks that missed because
     no tier had admitted them, because of a fault, blocks delivered twice (chunks of a slower tier
-    overlap what a faster one gave), hits claimed and given back after a failing get, and blocks of the prefix
-    that the tiers behind the first hold by themselves."""
+    overlap what a faster one gave), hits claimed and given back after a failing get, blocks of the prefix
+    that the tiers behind the first hold by themselves; and in timed replay blocks that missed because they were
+    under way, and those that were computed although a lower tier has them, which was sooner."""
     return [
         *(f"hit_{t}" for t in range(levels)), *(f"evicted_{t}" for t in range(levels)),
-        "not_admitted", "fault", "overlap", "lost", "behind",
+        "not_admitted", "fault", "overlap", "lost", "behind", "not_visible", "declined",
     ]
 
 
 cdef class TieredReplay(OrderReplay):
     """One replay. ``places`` has the :class:`~kvbench.cache.TierStack` of each worker; other arguments
     as for :class:`OrderReplay`."""
-
-    cdef int32_t* tier_rows
-    cdef int32_t levels
-    cdef object fold   # of all events so far, in a debug build
 
     cdef check_places(self):
         for place in self.places:
@@ -92,9 +85,9 @@ cdef class TieredReplay(OrderReplay):
         cdef int32_t t
         for t in range(self.levels):
             counts[t] = stack.level[t].delivered
-        counts[2 * self.levels + 2] = stack.overlap
-        counts[2 * self.levels + 3] = stack.lost
-        counts[2 * self.levels + 4] = stack.behind(n)
+        counts[2 * self.levels + OVERLAP_AT] = stack.overlap
+        counts[2 * self.levels + LOST_AT] = stack.lost
+        counts[2 * self.levels + BEHIND_AT] = stack.behind(n)
 
     cdef int explain_tiers(self, const uint64_t* keys, TierStack stack, int32_t n, Row* row,
                            int32_t* counts) except -1 nogil:
@@ -108,16 +101,19 @@ cdef class TieredReplay(OrderReplay):
                 self.index is not None and self.index.held_elsewhere(keys[i], row.worker)
             ):
                 continue
-            if stack.hides(keys, i):
-                counts[2 * self.levels + 1] += 1
+            if stack.timed and stack.is_pending(i):
+                counts[2 * self.levels + NOT_VISIBLE_AT] += 1
+                row.miss_evicted_blocks -= 1
+            elif stack.hides(keys, i):
+                counts[2 * self.levels + FAULT_AT] += 1
                 row.miss_evicted_blocks -= 1
             elif state == STORED or state >= EVICTED_FROM:
                 counts[self.levels + self.evicted_from(stack, i, n)] += 1
             elif state == NOT_ADMITTED:
-                counts[2 * self.levels] += 1
+                counts[2 * self.levels + NOT_ADMITTED_AT] += 1
                 row.miss_evicted_blocks -= 1
             elif state == FAULTY:
-                counts[2 * self.levels + 1] += 1
+                counts[2 * self.levels + FAULT_AT] += 1
                 row.miss_evicted_blocks -= 1
         return 0
 

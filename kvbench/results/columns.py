@@ -27,6 +27,7 @@ def tier_count_names(tiers: Sequence[str]) -> list[str]:
         *(f"hit_{tier}_blocks" for tier in tiers),
         *(f"evicted_from_{tier}_blocks" for tier in tiers),
         *("miss_not_admitted_blocks", "miss_fault_blocks", "overlap_blocks", "lost_blocks", "behind_blocks"),
+        *("miss_not_visible_blocks", "miss_declined_blocks"),
     ]
 
 
