@@ -205,6 +205,18 @@ class DeviceSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class ComputeModelSpec(Spec):
+    """Times the steps of an engine. ``factory(context, **params)`` makes a
+    :class:`kvbench.serving.compute.ComputeModel` for the given :class:`kvbench.serving.compute.ComputeContext`.
+
+    ``caution``  where its figures are not to be relied on, or empty.
+    """
+
+    kind: ClassVar[str] = "compute model"
+    caution: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TraceFormatSpec(Spec):
     """Reads a foreign trace. ``factory(**params)`` makes a :class:`kvbench.trace.formats.TraceFormat`."""
 
@@ -234,6 +246,7 @@ SPEC_KINDS: tuple[type[Spec], ...] = (
     RouterPolicySpec,
     AdmissionSpec,
     DeviceSpec,
+    ComputeModelSpec,
     TraceFormatSpec,
     WorkloadSpec,
     CommandSpec,

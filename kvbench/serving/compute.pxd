@@ -1,0 +1,50 @@
+from libc.stdint cimport int32_t, int64_t
+
+
+# The part of one prompt that a step computes.
+cdef struct Chunk:
+    int64_t new                  # tokens computed in this step
+    int64_t context              # tokens of the request whose KV is there before them
+    int64_t cached               # of the context, tokens that a cache gave; 0 but in the first chunk of a request
+
+
+cdef struct Step:
+    const Chunk* chunks
+    int32_t prefills             # how many chunks
+    int32_t decodes              # requests that generate one token each
+    int64_t new_tokens           # sum over the chunks
+    int64_t decode_context       # tokens of context, summed over the decoding requests
+    int64_t held_tokens          # KV tokens that running requests hold on the GPU, prefix hits included
+    int64_t capacity_tokens      # that fit there; 0: no bound
+
+
+# The first chunk of a request: all that is there before it came from a cache.
+cdef inline bint is_first(const Chunk* chunk) noexcept nogil:
+    return chunk.context == chunk.cached
+
+
+cdef class ComputeModel:
+    cdef int64_t step_ns(self, const Step* step) except -1 nogil
+    cdef int64_t prefill_ns(self, int64_t new, int64_t context) except -1 nogil
+
+
+cdef class FloatModel(ComputeModel):
+    cdef double step_float_ns(self, const Step* step) noexcept nogil
+
+
+cdef class MixedModel(FloatModel):
+    cdef bint longer
+    cdef double prefill_part_ns(self, const Step* step) noexcept nogil
+    cdef double decode_part_ns(self, const Step* step) noexcept nogil
+
+
+cdef class ComputeStep:
+    cdef const Step* step
+    cdef readonly int64_t new_tokens, decode_context, held_tokens, capacity_tokens
+    cdef readonly int32_t prefills, decodes
+
+    cdef int show(self, const Step* step) except -1
+
+
+cdef class PythonComputeModel(ComputeModel):
+    pass
