@@ -2,7 +2,8 @@
 
 The parts of tiers are listed in :mod:`kvbench.builtin_tiers`, token databases and hash algorithms in
 :mod:`kvbench.builtin_tokens`, routers in :mod:`kvbench.builtin_routers`, compute models in
-:mod:`kvbench.builtin_compute`, all others in :mod:`kvbench.builtin_others`. Factories are strings, so none of these modules imports anything of what it lists.
+:mod:`kvbench.builtin_compute`, all others in :mod:`kvbench.builtin_others`. Factories are strings, so none of
+these modules imports anything of what it lists.
 """
 
 from __future__ import annotations

@@ -18,24 +18,29 @@ cdef struct Step:
     int64_t capacity_tokens      # that fit there; 0: no bound
 
 
-# The first chunk of a request: all that is there before it came from a cache.
-cdef inline bint is_first(const Chunk* chunk) noexcept nogil:
-    return chunk.context == chunk.cached
+# Prompts whose first chunk the step computes: all that is there before it came from a cache.
+cdef inline int64_t prompts_begun(const Step* step) noexcept nogil:
+    cdef int64_t begun = 0
+    cdef int32_t at
+    for at in range(step.prefills):
+        begun += step.chunks[at].new > 0 and step.chunks[at].context == step.chunks[at].cached
+    return begun
 
 
 cdef class ComputeModel:
     cdef int64_t step_ns(self, const Step* step) except -1 nogil
+    cdef double exact_ns(self, const Step* step) except? -1 nogil
     cdef int64_t prefill_ns(self, int64_t new, int64_t context) except -1 nogil
 
 
 cdef class FloatModel(ComputeModel):
-    cdef double step_float_ns(self, const Step* step) noexcept nogil
+    pass
 
 
 cdef class MixedModel(FloatModel):
     cdef bint longer
-    cdef double prefill_part_ns(self, const Step* step) noexcept nogil
-    cdef double decode_part_ns(self, const Step* step) noexcept nogil
+    cdef double prefill_part_ns(self, const Step* step) except? -1 nogil
+    cdef double decode_part_ns(self, const Step* step) except? -1 nogil
 
 
 cdef class ComputeStep:

@@ -41,6 +41,8 @@ class ComputeContext:
 cdef int64_t MOST_TOKENS = 1 << 48
 cdef int32_t MOST_REQUESTS = 1 << 24
 cdef double MOST_NS = 4.6e18
+# What floating point may add to a time that is a whole number of nanoseconds.
+cdef double NOISE_NS = 1e-6
 
 
 cdef class ComputeModel:
@@ -56,6 +58,10 @@ cdef class ComputeModel:
     cdef int64_t step_ns(self, const Step* step) except -1 nogil:
         """What the step takes; 0 for one that computes no token."""
         return 0
+
+    cdef double exact_ns(self, const Step* step) except? -1 nogil:
+        """The same before it is rounded up, for a step that computes tokens."""
+        return <double>self.step_ns(step)
 
     cdef int64_t prefill_ns(self, int64_t new, int64_t context) except -1 nogil:
         """What a prompt takes alone: ``new`` tokens after ``context`` cached ones, in one step."""
@@ -74,9 +80,11 @@ cdef class ComputeModel:
         return self.step_ns(&step)
 
     def step_time_ns(self, chunks, int32_t decodes=0, int64_t decode_context=0, int64_t held_tokens=0,
-                     int64_t capacity_tokens=0):
+                     int64_t capacity_tokens=0, *, bint exact=False):
         """What a step takes: ``chunks`` of (new, context, cached) tokens, and ``decodes`` requests with
         ``decode_context`` tokens of context in all; ``held_tokens`` and ``capacity_tokens`` of the GPU.
+
+        ``exact``  before it is rounded up, as a float.
 
         Raises ArgumentError for numbers that no step has.
         """
@@ -104,7 +112,9 @@ cdef class ComputeModel:
                 memory[at].context = context
                 memory[at].cached = cached
                 step.new_tokens += new
-            return self.step_ns(&step)
+            if not exact:
+                return self.step_ns(&step)
+            return self.exact_ns(&step) if step.new_tokens or decodes else 0.0
         finally:
             free(memory)
 
@@ -126,36 +136,34 @@ def _check_counts(decodes, decode_context, held_tokens, capacity_tokens):
 
 
 cdef class FloatModel(ComputeModel):
-    """Base of compiled models that calculate in floating point: they override ``step_float_ns``, which
-    is not asked about steps without work."""
-
-    cdef double step_float_ns(self, const Step* step) noexcept nogil:
-        return 0.0
+    """Base of compiled models that calculate in floating point: they override ``exact_ns``, which is not
+    asked about steps without work."""
 
     cdef int64_t step_ns(self, const Step* step) except -1 nogil:
         if step.new_tokens == 0 and step.decodes == 0:
             return 0
-        cdef double time_ns = self.step_float_ns(step)
+        cdef double time_ns = self.exact_ns(step)
         if not 0 <= time_ns <= MOST_NS:
             with gil:
                 raise ConfigError(
                     f"{type(self).__name__} takes {time_ns / 1e9:g} s for a step of {step.new_tokens:,} prompt tokens "
                     f"and {step.decodes:,} decodes; correct its parameters"
                 )
-        return <int64_t>ceil(time_ns)
+        return <int64_t>ceil(time_ns - NOISE_NS) if time_ns > NOISE_NS else 0
 
 
 cdef class MixedModel(FloatModel):
     """Base of models with a prefill and a decode part, which are added, or of which the longer one
-    counts; each is asked for only where the step has it. The subclass sets ``longer`` by :meth:`set_mix`."""
+    counts; each is asked for only where the step has it. Prefills of one step add up in any case (OP-67).
+    The subclass calls :meth:`set_mix`."""
 
-    cdef double prefill_part_ns(self, const Step* step) noexcept nogil:
+    cdef double prefill_part_ns(self, const Step* step) except? -1 nogil:
         return 0.0
 
-    cdef double decode_part_ns(self, const Step* step) noexcept nogil:
+    cdef double decode_part_ns(self, const Step* step) except? -1 nogil:
         return 0.0
 
-    cdef double step_float_ns(self, const Step* step) noexcept nogil:
+    cdef double exact_ns(self, const Step* step) except? -1 nogil:
         cdef double prefill = self.prefill_part_ns(step) if step.new_tokens else 0.0
         cdef double decode = self.decode_part_ns(step) if step.decodes else 0.0
         if self.longer:
