@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kvbench.specs import (
         AdmissionSpec,
         CommandSpec,
+        ComputeModelSpec,
         DeviceSpec,
         EvictionPolicySpec,
         HashAlgorithmSpec,
@@ -53,6 +54,7 @@ _HOME = {
     "ArgumentError": "kvbench.errors",
     "CacheEngine": "kvbench.engine",
     "CommandSpec": "kvbench.specs",
+    "ComputeModelSpec": "kvbench.specs",
     "ConfigError": "kvbench.errors",
     "CurveResult": "kvbench.results.curve",
     "DeviceSpec": "kvbench.specs",
@@ -92,6 +94,7 @@ __all__ = [
     "ArgumentError",
     "CacheEngine",
     "CommandSpec",
+    "ComputeModelSpec",
     "ConfigError",
     "CurveResult",
     "DeviceSpec",

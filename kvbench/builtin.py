@@ -1,14 +1,16 @@
 """What ships with kvbench, offered through the same hooks as anybody's parts: the eviction policies.
 
 The parts of tiers are listed in :mod:`kvbench.builtin_tiers`, token databases and hash algorithms in
-:mod:`kvbench.builtin_tokens`, routers in :mod:`kvbench.builtin_routers`, all others in
-:mod:`kvbench.builtin_others`. Factories are strings, so none of these modules imports anything of what it lists.
+:mod:`kvbench.builtin_tokens`, routers in :mod:`kvbench.builtin_routers`, compute models in
+:mod:`kvbench.builtin_compute`, all others in :mod:`kvbench.builtin_others`. Factories are strings, so none of
+these modules imports anything of what it lists.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvbench.builtin_compute import kvbench_compute_models
 from kvbench.builtin_others import (
     kvbench_commands,
     kvbench_trace_formats,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "kvbench_admission_filters",
     "kvbench_commands",
+    "kvbench_compute_models",
     "kvbench_devices",
     "kvbench_eviction_policies",
     "kvbench_hash_algorithms",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kvbench.specs import (
         AdmissionSpec,
         CommandSpec,
+        ComputeModelSpec,
         DeviceSpec,
         EvictionPolicySpec,
         HashAlgorithmSpec,
@@ -90,6 +91,16 @@ def kvbench_devices() -> Iterable[DeviceSpec]:  # type: ignore[empty-body]
     @kvbench.hookimpl
     def kvbench_devices():
         yield kvbench.DeviceSpec("mine", "my_package:make_mine", "What it is.")
+    """
+
+
+@hookspec
+def kvbench_compute_models() -> Iterable[ComputeModelSpec]:  # type: ignore[empty-body]
+    """Offer models that time the steps of an engine.
+
+    @kvbench.hookimpl
+    def kvbench_compute_models():
+        yield kvbench.ComputeModelSpec("mine", MyModel, "What it times.")
     """
 
 

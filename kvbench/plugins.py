@@ -26,6 +26,7 @@ from kvbench.errors import ConfigError, PluginError, one_line
 from kvbench.specs import (
     AdmissionSpec,
     CommandSpec,
+    ComputeModelSpec,
     DeviceSpec,
     EvictionPolicySpec,
     HashAlgorithmSpec,
@@ -49,6 +50,7 @@ HOOKS: Mapping[str, type[Spec]] = {
     "kvbench_router_policies": RouterPolicySpec,
     "kvbench_admission_filters": AdmissionSpec,
     "kvbench_devices": DeviceSpec,
+    "kvbench_compute_models": ComputeModelSpec,
     "kvbench_trace_formats": TraceFormatSpec,
     "kvbench_workloads": WorkloadSpec,
     "kvbench_commands": CommandSpec,

@@ -205,6 +205,23 @@ class DeviceSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class ComputeModelSpec(Spec):
+    """Times the steps of an engine. ``factory(context, **params)`` makes a
+    :class:`kvbench.serving.compute.ComputeModel` for the given :class:`kvbench.serving.compute.ComputeContext`.
+
+    ``linear``   parameters that its times are linear in, which ``kvbench fit`` finds by least squares; where
+                 ``mix`` is one of its parameters, with ``mix=sum``. They stay at least 0 if their minimum is 0.
+    ``curved``   parameters above 0 that it finds by descent from their defaults.
+    ``caution``  where its figures are not to be relied on, or empty.
+    """
+
+    kind: ClassVar[str] = "compute model"
+    linear: tuple[str, ...] = ()
+    curved: tuple[str, ...] = ()
+    caution: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TraceFormatSpec(Spec):
     """Reads a foreign trace. ``factory(**params)`` makes a :class:`kvbench.trace.formats.TraceFormat`."""
 
@@ -234,6 +251,7 @@ SPEC_KINDS: tuple[type[Spec], ...] = (
     RouterPolicySpec,
     AdmissionSpec,
     DeviceSpec,
+    ComputeModelSpec,
     TraceFormatSpec,
     WorkloadSpec,
     CommandSpec,

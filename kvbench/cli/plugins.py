@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvbench.cli.root import registry_of
-from kvbench.specs import SPEC_KINDS, HashAlgorithmSpec, Param, RouterPolicySpec, Spec
+from kvbench.specs import SPEC_KINDS, ComputeModelSpec, HashAlgorithmSpec, Param, RouterPolicySpec, Spec
 
 if TYPE_CHECKING:
     from kvbench.plugins import Registry
@@ -48,6 +48,8 @@ def notes(spec: Spec) -> list[str]:
     """What there is to know of a part beside its parameters."""
     if isinstance(spec, RouterPolicySpec):
         return [f"--index {spec.index}"] if spec.index else []
+    if isinstance(spec, ComputeModelSpec):
+        return [f"caution: {spec.caution}"] if spec.caution else []
     if not isinstance(spec, HashAlgorithmSpec):
         return []
     needs = [f"needs {', '.join(spec.needs)}"] if spec.needs else []
@@ -58,6 +60,8 @@ def facts_of(spec: Spec) -> dict[str, Any]:
     """What specs of this kind say beyond what all do."""
     if isinstance(spec, RouterPolicySpec):
         return {"columns": list(spec.columns), "uses": list(spec.uses), "index": spec.index}
+    if isinstance(spec, ComputeModelSpec):
+        return {"linear": list(spec.linear), "curved": list(spec.curved), "caution": spec.caution}
     if not isinstance(spec, HashAlgorithmSpec):
         return {}
     return {"layout": spec.layout, "root": spec.root, "needs": list(spec.needs), "caution": spec.caution}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ConfigError, reason, shorten
 from kvbench.serving.hflayers import count_layers, read_state
+from kvbench.serving.hfweights import read_weights
 from kvbench.serving.kvsize import KvShape, parse_dtype
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def read_config(path: Path, dtype: str | None = None) -> KvShape:
     for key, why in UNKNOWN.items():
         if config.values.get(key):
             raise config.error(key, f"this model is not supported: {why}; describe it in a file for --models")
-    layers = count_layers(config, config.count(*LAYERS))
+    total = config.count(*LAYERS)
+    layers = count_layers(config, total)
     notes = []
     if config.values.get("index_head_dim"):
         notes.append("the key cache of the sparse-attention indexer is not counted")
@@ -103,6 +105,7 @@ def read_config(path: Path, dtype: str | None = None) -> KvShape:
         state=read_state(config, layers.state),
         source=str(file),
         notes=tuple(notes),
+        weights=read_weights(config, layers, total, _weight_dtype(config)),
     )
     return _with_heads(shape, config) if shape.layers else shape
 
@@ -154,6 +157,12 @@ def _kv_heads(config: Config, heads: int) -> int:
     if isinstance(inner, dict) and inner.get("kv_n_heads"):
         return Config(f"{config.where}, attn_config", inner).count("kv_n_heads")
     return config.count(*KV_HEADS, default=heads)
+
+
+def _weight_dtype(config: Config) -> str:
+    """The dtype of weights that are not quantized; bf16 where the file does not say."""
+    said = next((config.text(key) for key in DTYPE if config.text(key)), "bf16")
+    return parse_dtype(said, f"{config.where}, {DTYPE[0]}")
 
 
 def _dtype(config: Config) -> str:

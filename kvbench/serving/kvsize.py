@@ -11,9 +11,13 @@ where the fixed part is the state of Mamba or linear-attention layers, which doe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from kvbench.errors import ConfigError, shorten
 from kvbench.plugins import did_you_mean
+
+if TYPE_CHECKING:
+    from kvbench.serving.weights import WeightShape
 
 DTYPE_BITS = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4}
 """Bits of one stored number, without the scales of quantized ones."""
@@ -75,6 +79,7 @@ class KvShape:
     ``scale_bytes``    of the scales beside each stored vector (the key and the value of a head, or the latent).
     ``state``, ``fixed_bytes``  constant bytes of a request; ``fixed_bytes`` are split evenly over ranks.
     ``source``         where the figures are from; ``notes`` what they leave out.
+    ``weights``        the widths of its matrices; None: not known.
     """
 
     name: str
@@ -92,6 +97,7 @@ class KvShape:
     fixed_bytes: int = 0
     source: str = ""
     notes: tuple[str, ...] = ()
+    weights: WeightShape | None = None
 
     @property
     def is_mla(self) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from kvbench.errors import ConfigError, reason
 from kvbench.plugins import did_you_mean
 from kvbench.serving.kvsize import KvLayout, KvShape, StateShape, parse_dtype
+from kvbench.serving.weights import Decoder, WeightShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,27 @@ class StateEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     conv_kernel: int
     groups: int = 0
     dtype: str = "bf16"
+
+
+class WeightsEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table ``weights`` of a model: see :class:`kvbench.serving.weights.WeightShape`."""
+
+    hidden: int
+    vocab: int
+    heads: int
+    ffn: int = 0
+    gated: bool = True
+    tied: bool = False
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_ffn: int = 0
+    shared_ffn: int = 0
+    dense_layers: int = 0
+    q_latent: int = 0
+    nope_dim: int = 0
+    mla_value_dim: int = 0
+    dtype: str = "bf16"
+    expert_dtype: str | None = None
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,6 +71,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     window: int | None = None
     fixed_bytes: int = 0
     state: StateEntry | None = None
+    weights: WeightsEntry | None = None
     repo: str = ""
     source: str = ""
     notes: list[str] = []
@@ -105,6 +128,17 @@ def find_shape(model: str, models_file: Path | None = None, dtype: str | None = 
     )
 
 
+def find_decoder(model: str, models_file: Path | None = None) -> Decoder:
+    """The matrices of ``model`` (see :func:`find_shape`) and what it keeps.
+
+    Raises ConfigError for one whose widths are not known.
+    """
+    shape = find_shape(model, models_file)
+    if shape.weights is None:
+        raise ConfigError(f"{model}: the widths of its matrices are not known; give them in a table weights (--models)")
+    return Decoder(shape, shape.weights)
+
+
 def kv_layout(
     model: str,
     tp: int = 1,
@@ -151,6 +185,7 @@ def _entry(name: str, table: Any, where: str) -> tuple[KvShape, str]:
     if entry.state is not None:
         fields = msgspec.structs.asdict(entry.state)
         state = StateShape(**fields | {"dtype": parse_dtype(entry.state.dtype, f"{where}: state.dtype")})
+    weights = None if entry.weights is None else _weights(entry.weights, f"{where}: weights")
     shape = KvShape(
         name=name,
         full_layers=entry.layers - entry.window_layers,
@@ -166,8 +201,20 @@ def _entry(name: str, table: Any, where: str) -> tuple[KvShape, str]:
         fixed_bytes=entry.fixed_bytes,
         source=entry.source or (f"https://huggingface.co/{entry.repo}/blob/main/config.json" if entry.repo else where),
         notes=tuple(entry.notes),
+        weights=weights,
     )
     return shape, entry.repo
+
+
+def _weights(entry: WeightsEntry, where: str) -> WeightShape:
+    fields = msgspec.structs.asdict(entry)
+    _no_negative(where, fields.items())
+    for key in ("dtype", "expert_dtype"):
+        if fields[key] is not None:
+            fields[key] = parse_dtype(fields[key], f"{where}.{key}")
+    weights = WeightShape(**fields)
+    weights.check(where)
+    return weights
 
 
 def _check_counts(entry: ModelEntry, where: str) -> None:
