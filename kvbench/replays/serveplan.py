@@ -153,8 +153,8 @@ def plan_serving(
         spec = None if tier.policy is None else tier.policy.spec
         if isinstance(spec, EvictionPolicySpec) and spec.looks_ahead:
             raise ConfigError(
-                f"{tier.config.setting}: policy {spec.name} looks ahead in the order of the trace, which is not that of "
-                "a timed replay"
+                f"{tier.config.setting}: policy {spec.name} looks ahead in the order of the trace, which is not "
+                "that of a timed replay"
             )
     if config.seeds > 1 and not trace.rewindable:
         raise ConfigError(f"--seeds = {config.seeds} needs the trace as often, and {trace.name} can be read only once")
