@@ -258,8 +258,6 @@ class LinkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for name in ("read_latency_us", "write_latency_us"):
             _check_range(getattr(self, name), 0, MAX_LATENCY_US, f"{self.setting}: {name}")
         _check_range(self.concurrent_operations, 1, MAX_COUNT, f"{self.setting}: concurrent_operations")
-        if self.concurrent_operations is not None and self.sharing == "fifo":
-            raise ConfigError(f"{self.setting}: concurrent_operations has no effect with sharing fifo")
 
 
 SERVING_TABLES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readme import ROOT, keys_of, table
+from readme import ROOT, table
 
 import kvbench
 from kvbench.plugins import load_registry
