@@ -17,7 +17,20 @@ from kvbench.errors import ConfigError
 from kvbench.pairs import key_values
 from kvbench.plugins import did_you_mean
 from kvbench.presets import with_preset
-from kvbench.routeconfig import ROUTING_TABLES, ChannelConfig, IndexConfig, LoadConfig, check_routing, routing_tables
+from kvbench.routeconfig import ROUTING_TABLES, ChannelConfig, IndexConfig, LoadConfig, check_routing
+from kvbench.servechecks import check_clock, check_transfers
+from kvbench.serveconfig import (
+    LINK,
+    SERVING_TABLES,
+    ArrivalsConfig,
+    LinkConfig,
+    SloConfig,
+    StopConfig,
+    TimeText,
+    WindowConfig,
+    WorkerConfig,
+)
+from kvbench.tables import as_table, option_of, typed_tables
 from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, check_place, parse_tier
 from kvbench.units import MAX_TOKENS
 
@@ -28,6 +41,12 @@ if TYPE_CHECKING:
 
 NOT_PART_OF_RESULT = ("trace", "output", "events", "timeline", "force")
 """Keys that say where files are; they stay out of a result's manifest."""
+
+TABLES = {**ROUTING_TABLES, **SERVING_TABLES}
+"""Settings that are tables of a run file."""
+
+GPU = "gpu"
+"""The tier that ``capacity`` and ``policy`` of a timed replay speak of."""
 
 MAX_RETRIES = 1_000
 MAX_TIERS = 64
@@ -77,9 +96,19 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``prefill_tokens_per_s``  of a worker: says from how many tokens on a tier's load beats recomputing.
     ``faults``        a fault plan (TOML).
     ``retries``       how often a failing get or put is tried again.
+    ``compute``       compute model: makes this a timed replay, on a clock; None: requests are served one after
+                      another, in no time.
+    ``worker``        how a worker serves (see :class:`~kvbench.serveconfig.WorkerConfig`).
+    ``arrivals``      when requests arrive (see :class:`~kvbench.serveconfig.ArrivalsConfig`).
+    ``slo``           limits of goodput (see :class:`~kvbench.serveconfig.SloConfig`).
+    ``stop``          when a run ends before its trace (see :class:`~kvbench.serveconfig.StopConfig`).
+    ``window``        which requests count in figures (see :class:`~kvbench.serveconfig.WindowConfig`).
+    ``links``         what transfers pass beside the tiers' devices (see :class:`~kvbench.serveconfig.LinkConfig`).
+    ``seeds``         runs with seeds from ``seed`` on; above 1, figures get confidence intervals.
     ``preset``        a named system whose settings these override.
     ``output``, ``events``, ``timeline``  Parquet files to write.
     ``timeline_every``  requests between two samples of the timeline.
+    ``sample``        time between two samples of the timeline in timed replay; None: 1s.
     ``force``         overwrite them.
     """
 
@@ -120,11 +149,20 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     prefill_tokens_per_s: float | None = None
     faults: str | None = None
     retries: int = 0
+    compute: PartChoice | None = None
+    worker: WorkerConfig | None = None
+    arrivals: ArrivalsConfig | None = None
+    slo: SloConfig | None = None
+    stop: StopConfig | None = None
+    window: WindowConfig | None = None
+    links: list[LinkConfig] | None = None
+    seeds: int = 1
     preset: str | None = None
     output: str | None = None
     events: str | None = None
     timeline: str | None = None
     timeline_every: int = 1000
+    sample: TimeText | None = None
     force: bool = False
 
     def check(self) -> RunConfig:
@@ -132,15 +170,16 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         for name in ("workers", "block_tokens", "workers_per_host", "tp", "timeline_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"{option(name)} = {value} must be at least 1")
+                raise ConfigError(f"{option_of(name)} = {value} must be at least 1")
         if self.block_tokens is not None and self.block_tokens > MAX_TOKENS:
             raise ConfigError(f"--block-tokens = {self.block_tokens} must be at most {MAX_TOKENS:,}")
         if self.shared_blocks < 0:
             raise ConfigError(f"--shared-blocks = {self.shared_blocks} must not be negative")
         for name in ("router", "routers", *ROUTING_TABLES):
             if self.workers == 1 and getattr(self, name) is not None:
-                raise ConfigError(f"{option(name)} has no effect with one worker; give --workers, or leave it out")
+                raise ConfigError(f"{option_of(name)} has no effect with one worker; give --workers, or leave it out")
         check_routing(self.routers, self.index, self.event_channel, self.load)
+        check_clock(self)
         if self.tiers is None:
             self._check_without_tiers()
         else:
@@ -151,7 +190,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             if self.model is None and getattr(self, name) not in (None, False, 1):
                 if name == "tp" and self.tiers and any(tier.scope == "rank" for tier in self.tiers):
                     continue
-                raise ConfigError(f"{option(name)} has no effect without --model")
+                raise ConfigError(f"{option_of(name)} has no effect without --model")
         if self.store_output and self.tails == "keep":
             raise ConfigError("--store-output goes on from the last full block; it has no meaning with --tails keep")
         files = [path for path in (self.output, self.events, self.timeline) if path is not None]
@@ -162,6 +201,14 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 raise ConfigError(f"--output, --events and --timeline name the same file, {path}")
         return self
 
+    def as_stack(self) -> RunConfig:
+        """This configuration with the cache of a worker as the one tier of a stack, which is what timed replay has."""
+        capacity, policy = self.capacity, self.policy
+        assert not isinstance(capacity, list)
+        assert not isinstance(policy, list)
+        gpu = TierConfig(name=GPU, capacity=capacity, policy=policy)
+        return msgspec.structs.replace(self, tiers=[gpu], capacity="infinite", policy=None)
+
     def _check_without_tiers(self) -> None:
         if self.capacity == "infinite" and self.policy is not None:
             raise ConfigError("--policy has no effect with infinite capacity: nothing is ever evicted; give --capacity")
@@ -169,10 +216,14 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"--order {self.order} has no effect with infinite capacity; give --capacity")
         if self.capacity == "infinite" and self.belady == "on":
             raise ConfigError("--belady on has no effect with infinite capacity; give --capacity")
+        if self.compute is not None:
+            stack = self.as_stack()
+            stack._check_tiers(stack.tiers or [])
+            return
         defaults = RunConfig()
         for name in TELLS_OF_TIERS:
             if getattr(self, name) != getattr(defaults, name):
-                raise ConfigError(f"{option(name)} has no effect without tiers; give --tier or --preset")
+                raise ConfigError(f"{option_of(name)} has no effect without tiers; give --tier or --preset")
 
     def _check_tiers(self, tiers: list[TierConfig]) -> None:
         if self.capacity != "infinite" or self.policy is not None:
@@ -197,8 +248,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             if at and SCOPES.index(tier.scope) < SCOPES.index(tiers[at - 1].scope):
                 raise ConfigError(f"{tier.setting} of scope {tier.scope} is below one of scope {tiers[at - 1].scope}")
             check_place(tiers, at, self.placement)
-        if self.workers_per_host > 1 and all(tier.scope != "host" for tier in tiers):
+        if self.workers_per_host > 1 and all(each.scope != "host" for each in (*tiers, *(self.links or ()))):
             raise ConfigError("--workers-per-host has no effect without a tier of scope host")
+        if self.compute is not None:
+            check_transfers(self, tiers)
         if len(tiers) == 1 and self.walk != "any":
             raise ConfigError("--walk has no effect with one tier")
         if not tiers and self.order != "tail-first":
@@ -224,7 +277,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"--prefill-tokens-per-s = {rate:g} must be a positive, finite rate")
         for name in ("devices", "prefill_tokens_per_s"):
             if getattr(self, name) is not None and all(tier.device is None for tier in tiers):
-                raise ConfigError(f"{option(name)} has no effect: no tier has a device")
+                raise ConfigError(f"{option_of(name)} has no effect: no tier has a device")
 
     @property
     def is_matrix(self) -> bool:
@@ -233,6 +286,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def cells(self) -> list[RunConfig]:
         """One configuration for each capacity, policy and router, capacities in the outer loop."""
+        if self.compute is not None and self.is_matrix:
+            raise ConfigError(
+                "--compute: a timed replay has one capacity, one policy and one router; several make a table of order "
+                "replay"
+            )
         capacities = self.capacity if isinstance(self.capacity, list) else [self.capacity]
         policies = self.policy if isinstance(self.policy, list) else [self.policy]
         routers = self.router if isinstance(self.router, list) else [self.router]
@@ -246,10 +304,16 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain values; those that are None are left out."""
         settings = {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
-        for name in ROUTING_TABLES:
+        for name in TABLES:
             if name in settings:
-                settings[name] = {key: value for key, value in settings[name].items() if value is not None}
+                settings[name] = _without_none(settings[name])
+        if "links" in settings:
+            settings["links"] = [_without_none(link) for link in settings["links"]]
         return settings
+
+
+def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
 
 
 TELLS_OF_TIERS = (
@@ -257,11 +321,6 @@ TELLS_OF_TIERS = (
     *("faults", "retries", "timeline", "timeline_every"),
 )
 """Settings that mean nothing without tiers."""
-
-
-def option(name: str) -> str:
-    """The command-line option of a configuration key."""
-    return "--" + name.replace("_", "-")
 
 
 def parse_part(choice: PartChoice, setting: str) -> tuple[str, dict[str, ParamValue]]:
@@ -290,7 +349,9 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
             raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
     if "tiers" in settings and isinstance(settings["tiers"], (list, tuple)):
         settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
-    settings |= routing_tables(settings)
+    if isinstance(settings.get("links"), (list, tuple)):
+        settings["links"] = [as_table(link, LINK, "--link") for link in settings["links"]]
+    settings |= typed_tables(settings, TABLES)
     if isinstance(settings.get("preset"), str):
         settings = with_preset(settings)
     capacity = settings.get("capacity")

@@ -56,6 +56,11 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``probes``     0: a request costs one presence test and one read; n: each hit chunk costs n presence
                    tests and a read of its own.
     ``period_s``   at most one such eviction in so many seconds of the trace's clock.
+    ``sharing``    timed replay: operations at a time share the device's bandwidth (``fair``), or one comes
+                   after the other (``fifo``); None: fair.
+    ``path``       links that a transfer passes after the device, by their names, towards the GPU.
+    ``transfer``   over several of them it is ``pipelined``, as fast as the slowest, or ``serial``, one after
+                   the other; None: pipelined.
     """
 
     name: str
@@ -78,6 +83,9 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     period_s: float = 0.0
     quotas: dict[str, Capacity] | None = None
     probes: int = 0
+    sharing: Literal["fair", "fifo"] | None = None
+    path: list[str] | None = None
+    transfer: Literal["pipelined", "serial"] | None = None
 
     @property
     def setting(self) -> str:
@@ -189,6 +197,9 @@ def parse_tier(text: str) -> dict[str, Any]:
             raise ConfigError(f"--tier {text}: unknown key {part!r}; {did_you_mean(part, known)}")
         if part == "quotas" and not (dot and parameter):
             raise ConfigError(f"--tier {text}: quotas are given tenant by tenant, as in quotas.NAME=10GiB")
+        if part == "path" and not dot:
+            table[part] = [name.strip() for name in value.split("+")]
+            continue
         if not dot:
             table[key] = {**table[key], "name": value} if isinstance(table.get(key), dict) else value
             continue

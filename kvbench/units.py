@@ -86,6 +86,14 @@ def parse_lag(text: str) -> Lag:
     return Lag(ns=_scaled(text, DURATION_UNITS, "a number of requests, or a time"))
 
 
+def parse_duration(text: str) -> int:
+    """Nanoseconds from ``50ms``, ``1.5s``, ``2min`` or ``1h``. A number without a unit is none."""
+    _, unit = split_quantity(text)
+    if not unit:
+        raise ConfigError(f"{text} is no time: its unit is missing; write for example {text}ms or {text}s")
+    return _scaled(text, DURATION_UNITS, "a time")
+
+
 def unknown_unit(unit: str, units: Iterable[str]) -> str:
     """What to say of a unit that is none of ``units``: the right spelling if it is one of them, and all of them."""
     known = [name for name in units if name]

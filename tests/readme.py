@@ -24,7 +24,7 @@ import msgspec
 import kvbench
 from kvbench.cache.events import EVENT_KINDS, EVENT_REASONS
 from kvbench.cli.root import root
-from kvbench.config import RunConfig
+from kvbench.config import TABLES, RunConfig
 from kvbench.plugins import HOOKS, load_registry
 from kvbench.presets import load_preset, preset_names
 from kvbench.replays.tierplan import PLACEMENTS
@@ -33,6 +33,7 @@ from kvbench.results.hitrates import HIT_RATES
 from kvbench.results.rates import RATES
 from kvbench.results.requests import CARRIED, COMPUTED, MISS_REASONS, tier_request_columns
 from kvbench.results.timeline import TIMELINE_SCHEMA
+from kvbench.serveconfig import LINK
 from kvbench.serving.devices import load_devices
 from kvbench.specs import (
     AdmissionSpec,
@@ -171,6 +172,11 @@ def names(words: Iterable[str]) -> None:
 def tier_keys() -> None:
     """Print the keys of a tier."""
     keys_of(TierConfig)
+
+
+def table_keys(name: str) -> None:
+    """Print the keys of a setting that is a table, or of one of ``links``."""
+    keys_of((LINK if name == "links" else TABLES[name]).struct)
 
 
 def keys_of(config: type[msgspec.Struct]) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from readme import ROOT, keys_of, table
+from readme import ROOT, table
 
 import kvbench
 from kvbench.plugins import load_registry
-from kvbench.routeconfig import ChannelConfig, IndexConfig, LoadConfig
 from kvbench.specs import RouterPolicySpec
 
 WORKERS, BLOCKS = 10, 5_859
@@ -82,11 +81,6 @@ def staleness() -> None:
         rate = f"{100 * summary['rates']['token']:.2f} %"
         rows.append((f"`{options}`" if options else "", rate, f"{load:.2f}", *(f"{count:,}" for count in tokens)))
     table(("what the router knows", "token", "requests, max/mean", "routed away", "stale", "unforeseen"), rows)
-
-
-def knowledge_keys(kind: str) -> None:
-    """Print the keys of ``index``, ``event_channel`` or ``load``."""
-    keys_of({"index": IndexConfig, "event_channel": ChannelConfig, "load": LoadConfig}[kind])
 
 
 def example_router() -> None:

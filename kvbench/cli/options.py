@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kvbench.cli.parts import PartType
-from kvbench.specs import TokenDatabaseSpec
+from kvbench.specs import ComputeModelSpec, TokenDatabaseSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,7 +107,8 @@ def tier_options() -> Callable[[F], F]:
             "Keys: capacity, policy, scope (rank, worker, host, cluster), device, chunk, write (through, back, none), "
             "promotion (copy, move, none, temporary), admission, touch_on (request, hit, lookup, never), order, "
             "spare_own, fit (leading, all), partial (free, first, in-turn), high, low, ratio, period_s, "
-            "quotas.TENANT, probes. policy.KEY=VALUE sets a policy's parameter.",
+            "quotas.TENANT, probes; in timed replay sharing (fair, fifo), path (links, as in nic+pcie), transfer "
+            "(pipelined, serial). policy.KEY=VALUE sets a policy's parameter.",
         ),
         click.option(
             "--preset",
@@ -146,6 +147,64 @@ def tier_options() -> Callable[[F], F]:
         ),
         click.option("--faults", metavar="FILE", help="A fault plan (TOML): what fails in which tier, and when."),
         click.option("--retries", type=int, metavar="N", help="Of a failing get or put.  [default: 0]"),
+    )
+    return _all_of(options)
+
+
+def serving_options() -> Callable[[F], F]:
+    """Timed replay: what takes time, when requests arrive, what counts. A time has its unit (500ms, 30s)."""
+    options = (
+        click.option(
+            "--compute",
+            type=PartType(ComputeModelSpec),
+            help="Compute model; makes this a timed replay. The options from here to --sample go with it.",
+        ),
+        click.option(
+            "--worker",
+            metavar="KEY=VALUE,…",
+            help="How a worker serves. Keys: batch_tokens (8192), sequences (256), fetches (8; 0: any number), "
+            "chunked (true), share (false), load (always, cheaper), step_overhead, rebuild (times, 0s), store (async, "
+            "blocking), preempt (latest), decode (true).",
+        ),
+        click.option(
+            "--arrivals",
+            metavar="MODE,KEY=VALUE,…",
+            help="When requests arrive: as the trace says; session: the next turn when the one before has ended and "
+            "its pause is over (think=TIME where the trace has none); concurrency,concurrency=N: N in flight. rate=2 "
+            "halves all gaps; jitter=3s moves each arrival later by a random time below that.  [default: trace]",
+        ),
+        click.option(
+            "--slo", metavar="KEY=TIME,…", help="Limits of goodput: ttft, tpot, e2e, as in ttft=500ms,tpot=50ms."
+        ),
+        click.option(
+            "--stop",
+            metavar="KEY=VALUE,…",
+            help="End early: time (of the simulated clock), rows, converged (when the 95 % interval of the mean TTFT "
+            "is narrower than this share of it), stall_steps (events without progress: give up).",
+        ),
+        click.option(
+            "--window",
+            metavar="KEY=VALUE,…",
+            help="Which requests count in figures: warmup (rows, a time, or a share as in 10%, left out at the start), "
+            "start, end (times of arrival).  [default: all]",
+        ),
+        click.option(
+            "--link",
+            "links",
+            multiple=True,
+            metavar="NAME,KEY=VALUE,…",
+            help="A link that transfers pass beside the tiers' devices, as in nic,read_gb_per_s=25; a tier's path "
+            "names it. Keys: read_gb_per_s, write_gb_per_s, read_latency_us, write_latency_us, concurrent_operations, "
+            "scope (worker, host, cluster), sharing (fair, fifo).",
+        ),
+        click.option(
+            "--seeds",
+            type=int,
+            metavar="N",
+            help="Replay with N seeds, from --seed on, and give mean and 95 % confidence interval of each figure.  "
+            "[default: 1]",
+        ),
+        click.option("--sample", metavar="TIME", help="Between two samples of the --timeline.  [default: 1s]"),
     )
     return _all_of(options)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvbench.cli.options import block_options, on_error_option, routing_options, tier_options
+from kvbench.cli.options import block_options, on_error_option, routing_options, serving_options, tier_options
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
@@ -28,6 +28,7 @@ Examples:
   kvbench replay trace.arrow --policy lru --policy arc --policy sieve --capacity 1k,10k,10%
   kvbench replay trace.arrow --capacity 10k --workers 8 --router dynamo-kv --router round-robin
   kvbench replay trace.arrow --tier gpu,capacity=1k --tier cpu,capacity=10k --placement exclusive
+  kvbench replay trace.arrow --capacity 10k --compute fixed,prefill_ms_per_token=0.1,decode_ms=20 --slo ttft=2s
   kvbench replay --config run.toml --policy fifo --json
   cat trace.arrows | kvbench replay - --capacity 10k
 
@@ -56,6 +57,7 @@ kvbench plugins lists the policies, routers and token databases with their param
 )
 @routing_options()
 @tier_options()
+@serving_options()
 @block_options("capacities and figures in bytes")
 @click.option(
     "--order",
@@ -113,8 +115,9 @@ def replay(ctx: click.Context, /, config_file: Path | None, as_json: bool, print
     for name in ("policy", "router"):
         if name in given:
             given[name] = given[name][0] if len(given[name]) == 1 else list(given[name])
-    if "tiers" in given:
-        given["tiers"] = list(given["tiers"])
+    for name in ("tiers", "links"):
+        if name in given:
+            given[name] = list(given[name])
     config = load_config(config_file, given)
     registry = registry_of(ctx)
     if print_config and as_json:
@@ -138,7 +141,7 @@ def effective_config(config: RunConfig, registry: Registry) -> str:
     settings = plans[0].to_dict(plans[0].capacity_blocks)
     if config.model is not None:
         settings.pop("block_bytes", None)  # the model says it
-    for table, tier in zip(settings.get("tiers", []), config.tiers or [], strict=True):
+    for table, tier in zip(settings.get("tiers", []), plans[0].config.tiers or [], strict=True):
         table["capacity"] = tier.capacity  # in bytes it says more than in blocks: how many are left over
     if config.is_matrix:
         settings |= {"capacity": config.capacity, **_lists(config, plans)}

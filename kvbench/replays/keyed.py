@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.replays.facts import RequestFacts
@@ -13,13 +14,13 @@ from kvbench.replays.outputs import with_outputs
 from kvbench.tokens import KeyBatch
 from kvbench.trace.columns import numbers
 from kvbench.trace.readahead import read_ahead
+from kvbench.trace.recut import joined
 from kvbench.trace.rows import Interner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Sequence
 
     import numpy.typing as npt
-    import pyarrow as pa
 
     from kvbench.replays.parts import ChosenPart
     from kvbench.tokens import TokenDatabase
@@ -35,6 +36,52 @@ class Keyed:
     keys: KeyBatch
     time_ns: npt.NDArray[np.int64] | None
     facts: npt.NDArray[np.int32] | None
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Keyed:
+        """These rows, in this order."""
+        keys = self.keys
+        sizes = np.diff(keys.offsets)[rows]
+        offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        at = np.repeat(keys.offsets[:-1][rows] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        taken = KeyBatch(
+            keys.keys[at],
+            offsets,
+            keys.cacheable[rows],
+            None if keys.outputs is None else keys.outputs[rows],
+            None if keys.limits is None else keys.limits[rows],
+        )
+        return Keyed(
+            self.batch.take(pa.array(rows)),
+            taken,
+            None if self.time_ns is None else self.time_ns[rows],
+            None if self.facts is None else self.facts[rows],
+        )
+
+    @staticmethod
+    def join(items: Sequence[Keyed]) -> Keyed:
+        """The rows of all ``items``, of which there is one at least, one after another."""
+        if len(items) == 1:
+            return items[0]
+        sizes = [np.diff(item.keys.offsets) for item in items]
+        keys = KeyBatch(
+            np.concatenate([item.keys.keys for item in items]),
+            np.concatenate([[0], np.cumsum(np.concatenate(sizes), dtype=np.int64)]),
+            np.concatenate([item.keys.cacheable for item in items]),
+            _concatenated([item.keys.outputs for item in items]),
+            _concatenated([item.keys.limits for item in items]),
+        )
+        return Keyed(
+            joined([item.batch for item in items]),
+            keys,
+            _concatenated([item.time_ns for item in items]),
+            _concatenated([item.facts for item in items]),
+        )
+
+
+def _concatenated(parts: Sequence[npt.NDArray[Any] | None]) -> npt.NDArray[Any] | None:
+    """All parts of one array; None where there is no such array, which is so for all parts alike."""
+    there = [part for part in parts if part is not None]
+    return np.concatenate(there) if there else None
 
 
 class KeyedTrace:
@@ -76,7 +123,7 @@ class KeyedTrace:
         """Whether the keys are dense block ids."""
         return self.database is not None and self.database.dense
 
-    def batches(self) -> Iterator[Keyed]:
+    def batches(self) -> Generator[Keyed, None, None]:
         """One pass over the whole trace."""
         facts = RequestFacts(self._columns, self._tenants)
         # A database may count what it meets, and each pass must give the same keys.

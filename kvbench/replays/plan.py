@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kvbench.config import NOT_PART_OF_RESULT, RunConfig, option
+from kvbench.config import NOT_PART_OF_RESULT, RunConfig
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.outputs import output_column
 from kvbench.replays.parts import ChosenPart, check_columns, choose, choose_tokens, parse_capacity
+from kvbench.replays.serveplan import ServePlan, plan_serving, serving_block_tokens
 from kvbench.replays.tierplan import TierPlan, plan_tiers
-from kvbench.routeconfig import IndexConfig, parse_table
+from kvbench.routeconfig import IndexConfig
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.tables import option_of, parse_table
 from kvbench.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ class Plan:
     """A configuration with its parts chosen.
 
     ``capacity_blocks`` is None while it depends on the trace's distinct blocks
-    (``capacity_share``) and where the capacity is infinite.
+    (``capacity_share``) and where the capacity is infinite. ``serving`` is there in timed replay, and so
+    are ``tiers`` then: ``config`` is the stack that the run has, be it of the GPU's memory alone.
     """
 
     config: RunConfig
@@ -49,6 +52,7 @@ class Plan:
     block_bytes: int | None
     tiers: tuple[TierPlan, ...] | None = None
     layout: KvLayout | None = None
+    serving: ServePlan | None = None
 
     @property
     def parts(self) -> list[ChosenPart]:
@@ -58,6 +62,8 @@ class Plan:
             chosen.append(self.tokens.hashing)
         for tier in self.tiers or ():
             chosen += [tier.policy, tier.admission, tier.device_part]
+        if self.serving is not None:
+            chosen.append(self.serving.compute)
         return [part for part in chosen if part is not None]
 
     @property
@@ -103,6 +109,10 @@ class Plan:
         if self.tiers is not None:
             settings.pop("capacity")
             settings["tiers"] = [tier.to_dict() for tier in self.tiers]
+        if self.serving is not None:
+            settings["compute"] = self.serving.compute.to_dict()
+            if self.tokens is None:
+                settings["block_tokens"] = self.serving.block_tokens
         return dict(sorted(settings.items()))
 
 
@@ -121,12 +131,14 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
             f"--tails keep has no effect on {trace.name}: its partial last blocks have no ids (tail rule floor)"
         )
     _check_effects(config, trace)
+    if config.compute is not None and config.tiers is None:
+        config = config.as_stack()
     if config.shared_blocks and "tenant" not in trace.schema.names:
         raise ConfigError(f"--shared-blocks has no effect on {trace.name}: it has no column tenant")
     if config.store_output:
         output_column(frozenset(trace.schema.names))
-    layout = _layout(config, trace)
-    block_tokens = trace.facts.block_tokens
+    block_tokens = trace.facts.block_tokens if config.compute is None else serving_block_tokens(trace)
+    layout = _layout(config, trace, block_tokens)
     block_bytes = _bytes_of(config.block_bytes, "block_bytes")
     if layout is not None and block_tokens is not None:
         block_bytes = layout.block_bytes(block_tokens)
@@ -134,7 +146,7 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
     infinite = config.capacity == "infinite"
     policy = router = tiers = None
     if config.tiers is not None:
-        tiers = plan_tiers(config, registry, trace, block_bytes, layout)
+        tiers = plan_tiers(config, registry, trace, block_bytes, block_tokens, layout)
     if not infinite:
         choice = _single("lru" if config.policy is None else config.policy, "policy")
         policy = choose(registry, EvictionPolicySpec, choice, "--policy")
@@ -146,6 +158,9 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
         router = choose(registry, RouterPolicySpec, choice, "--router")
         check_columns(router.spec, trace)
         config = _with_index(config, router.spec)
+    serving = None
+    if config.compute is not None and tiers is not None and block_tokens is not None:
+        serving = plan_serving(config, registry, trace, tiers, block_tokens)
     return Plan(
         config,
         tokens,
@@ -156,6 +171,7 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
         block_bytes,
         tiers,
         layout,
+        serving,
     )
 
 
@@ -173,14 +189,14 @@ def _with_index(config: RunConfig, router: Spec) -> RunConfig:
     return msgspec.structs.replace(config, index=index).check()
 
 
-def _layout(config: RunConfig, trace: Trace) -> KvLayout | None:
+def _layout(config: RunConfig, trace: Trace, block_tokens: int | None) -> KvLayout | None:
     """How the configured model's KV is laid out; None where no model is named."""
     if config.model is None:
         return None
     from kvbench.serving.kvsize import parse_dtype
     from kvbench.serving.models import kv_layout
 
-    if trace.facts.block_tokens is None:
+    if block_tokens is None:
         raise ConfigError(f"--model has no effect on {trace.name}: it has no blocks")
     return kv_layout(
         config.model,
@@ -194,7 +210,9 @@ def _layout(config: RunConfig, trace: Trace) -> KvLayout | None:
 def _single(value: Any, name: str) -> Any:
     """The one value of a setting that may have several elsewhere."""
     if isinstance(value, list):
-        raise ConfigError(f"{option(name)} = {value}: one replay has one {name}; kvbench.replay_matrix takes several")
+        raise ConfigError(
+            f"{option_of(name)} = {value}: one replay has one {name}; kvbench.replay_matrix takes several"
+        )
     return value
 
 
@@ -204,19 +222,26 @@ TELLS_OF_IDS = (
 )
 """Settings that mean nothing for a trace without ids."""
 
+TELLS_OF_MEMORY = ("block_tokens", "capacity", "tiers")
+"""Those of them that say how much GPU memory there is, which a timed replay fills with or without ids."""
+
 
 def _check_effects(config: RunConfig, trace: Trace) -> None:
     """Refuse settings that this kind of trace gives no meaning to."""
     defaults = RunConfig()
     if trace.ids is None:
         for name in TELLS_OF_IDS:
+            if config.compute is not None and name in TELLS_OF_MEMORY:
+                continue
             if getattr(config, name) != getattr(defaults, name):
                 raise ConfigError(
-                    f"{option(name)} has no effect on {trace.name}: it has neither block_ids nor token_ids"
+                    f"{option_of(name)} has no effect on {trace.name}: it has neither block_ids nor token_ids"
                 )
+        if config.tiers is not None and len(config.tiers) > 1:
+            raise ConfigError(f"--tier: {trace.name} has no ids, so tiers below {config.tiers[0].name} have no effect")
     for name in ("tail_rule", "id_kind", "id_scope"):
         if trace.ids == "token_ids" and getattr(config, name) is not None:
-            raise ConfigError(f"{option(name)} has no effect on {trace.name}: it has token_ids, not block_ids")
+            raise ConfigError(f"{option_of(name)} has no effect on {trace.name}: it has token_ids, not block_ids")
 
 
 def _choose_tokens(config: RunConfig, registry: Registry, trace: Trace) -> ChosenPart | None:

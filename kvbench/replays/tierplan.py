@@ -95,14 +95,21 @@ class TierPlan:
 
 
 def plan_tiers(
-    config: RunConfig, registry: Registry, trace: Trace, block_bytes: int | None, layout: KvLayout | None
+    config: RunConfig,
+    registry: Registry,
+    trace: Trace,
+    block_bytes: int | None,
+    block_tokens: int | None,
+    layout: KvLayout | None,
 ) -> tuple[TierPlan, ...]:
     """Resolve the tiers of ``config``. Raises ConfigError, naming the tier, for what does not fit."""
     tiers = config.tiers or []
     if config.prefill_tokens_per_s is not None and block_bytes is None:
         raise ConfigError("--prefill-tokens-per-s has no effect without --block-bytes or --model")
     return tuple(
-        _plan_tier(tier, config, registry, trace, block_bytes, layout, first=at == 0, last=at == len(tiers) - 1)
+        _plan_tier(
+            tier, config, registry, trace, block_bytes, block_tokens, layout, first=at == 0, last=at == len(tiers) - 1
+        )
         for at, tier in enumerate(tiers)
     )
 
@@ -113,21 +120,22 @@ def _plan_tier(
     registry: Registry,
     trace: Trace,
     block_bytes: int | None,
+    block_tokens: int | None,
     layout: KvLayout | None,
     *,
     first: bool,
     last: bool,
 ) -> TierPlan:
     ranks = config.tp if tier.scope == "rank" else 1
-    if tier.scope == "rank" and layout is not None and trace.facts.block_tokens is not None:
-        block_bytes = layout.rank_block_bytes(trace.facts.block_tokens)
+    if tier.scope == "rank" and layout is not None and block_tokens is not None:
+        block_bytes = layout.rank_block_bytes(block_tokens)
     chunk_bytes = None if block_bytes is None else block_bytes * tier.chunk
     blocks, share = parse_capacity(
-        tier.capacity, block_bytes, setting=f"{tier.setting}: capacity", block_tokens=trace.facts.block_tokens
+        tier.capacity, block_bytes, setting=f"{tier.setting}: capacity", block_tokens=block_tokens
     )
     if blocks is not None and blocks < tier.chunk:
         raise ConfigError(f"{tier.setting}: capacity = {tier.capacity} is less than one chunk of {tier.chunk} blocks")
-    policy = _policy(tier, registry, trace, _quotas(tier, block_bytes, trace.facts.block_tokens, blocks, share))
+    policy = _policy(tier, registry, trace, _quotas(tier, block_bytes, block_tokens, blocks, share))
     device, device_part = _device(tier.device, config, registry, tier.setting)
     defaults = PLACEMENTS[config.placement]
     write = tier.write or ("through" if first and config.placement != "spill" else defaults["write"])

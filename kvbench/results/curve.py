@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 NOT_OF_CURVES = (
     *("workers", "seen", "capacity", "belady", "order", "tiers", "preset", "recompute", "store_output"),
+    "compute",
     *TELLS_OF_TIERS,
 )
 """Keys of the run configuration that a curve has no use for."""

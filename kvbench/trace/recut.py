@@ -55,7 +55,7 @@ class Recutter:
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left, if any; for the end of the trace."""
         if self._pieces:
-            batch = _joined(self._pieces)
+            batch = joined(self._pieces)
             self._pieces, self._rows, self._ids = [], 0, 0
             yield batch
 
@@ -116,7 +116,8 @@ def _running_ids(batch: pa.RecordBatch) -> Int64s:
     return ends
 
 
-def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+def joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all ``pieces``, of which there is one at least, as one batch."""
     if len(pieces) == 1:
         return pieces[0]
     table = pa.Table.from_batches(pieces).combine_chunks()

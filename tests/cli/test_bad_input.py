@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 GOOD_ROW = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}
 
 
+TIMED = ("--compute", "fixed,prefill_ms_per_token=1,decode_ms=1")
+
+
 def refused(run: Run, *parts: str) -> None:
     assert run.code == 2, run
     lines = [line for line in run.err.splitlines() if line.startswith(("error:", "Error:"))]
@@ -137,6 +140,14 @@ def test_missing_block_size_says_how_to_give_it_and_what_would_fit(cli: Cli, tmp
         (["--block-tokens", "0"], ("--block-tokens",)),
         (["--config", "none.toml"], ("none.toml", "cannot be read")),
         (["--seed", "x"], ("--seed",)),
+        (["--slo", "ttft=1s"], ("--slo", "no effect", "--compute")),
+        ([*TIMED, "--slo", "ttft=500"], ("--slo: ttft: 500", "unit is missing", "500ms")),
+        (
+            [*TIMED, "--link", "nic,read_gb_per_s=0", "--tier", "gpu", "--tier", "cpu,path=nic"],
+            ("link nic", "= 0 must"),
+        ),
+        ([*TIMED, "--capacity", "1k,2k"], ("--compute", "one capacity")),
+        (["--compute", "fixd"], ("'fixd'", "did you mean 'fixed'")),
     ],
 )
 def test_each_bad_setting_is_named_with_its_value(
@@ -259,6 +270,10 @@ def test_foreign_file_is_pointed_to_the_importer(cli: Cli, tmp_path: Path) -> No
 
 def test_unknown_command_is_answered_with_the_nearest_one(cli: Cli) -> None:
     refused(cli("repaly"), "did you mean 'replay'")
+
+
+def test_a_closed_loop_without_sessions_is_refused(cli: Cli, tmp_path: Path) -> None:
+    refused(cli("replay", ipc(tmp_path), *TIMED, "--arrivals", "session"), "--arrivals session", "session_id")
 
 
 def test_share_of_a_stream_is_refused(cli: Cli, sample: Path) -> None:
