@@ -32,13 +32,9 @@ def timed_lines(timed: dict[str, Any]) -> list[str]:
         why = f": {run['diagnosis']}" if run["diagnosis"] else ""
         lines.append(f"stopped after {duration(run['duration_ns'])}: {run['stop']}{why}")
     if requests["unfinished"]:
-        lines.append(
-            f"note: {requests['unfinished']:,} requests are unfinished; latencies and rates are of those that are done"
-        )
+        lines.append(f"unfinished: {requests['unfinished']:,} requests; latencies and rates are of those that are done")
     if requests["not_counted"]:
-        lines.append(
-            f"note: {requests['not_counted']:,} requests before or outside the window are in no figure of requests"
-        )
+        lines.append(f"not counted: {requests['not_counted']:,} requests of the warm-up or outside the window")
     return lines
 
 

@@ -21,12 +21,12 @@ LATENCIES: Mapping[str, str] = {
     "queue": "of TTFT: waiting",
     "fetch": "of TTFT: fetching from lower tiers",
     "prefill": "of TTFT: computing the prompt; queue + fetch + prefill = TTFT",
-    "tpot": "(E2E - TTFT) / (output - 1), a value a request with output > 1; AIPerf's ITL",
+    "tpot": "(E2E - TTFT) / (output - 1), output > 1; AIPerf's ITL",
     "e2e": "end - intended arrival",
 }
 """Latency and its definition. They are of requests that are done, in nanoseconds."""
 
-ITL_DEFINITION = "mean gap between tokens, pooled: sum of (E2E - TTFT) / sum of (output - 1); vLLM's ITL"
+ITL_DEFINITION = "Σ(E2E - TTFT) / Σ(output - 1): over all gaps; vLLM's ITL"
 """Single gaps are not kept, so of the ITL there is the mean alone."""
 
 

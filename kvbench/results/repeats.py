@@ -95,7 +95,7 @@ def _numbers(node: Any, path: str) -> Iterator[tuple[str, float]]:
     if isinstance(node, dict):
         for key, value in node.items():
             yield from _numbers(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(node, list):
+    elif isinstance(node, (list, tuple)):
         for at, value in enumerate(node):
             yield from _numbers(value, f"{path}.{_name(value, at)}")
     elif isinstance(node, (int, float)) and not isinstance(node, bool):

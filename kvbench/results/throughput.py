@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 THROUGHPUT: Mapping[str, str] = {
     "requests": "requests done",
-    "input_tokens": "their prompts",
-    "output_tokens": "their answers",
-    "total_tokens": "both",
-    "computed_tokens": "of the prompts, what was computed and not taken from a cache",
+    "input_tokens": "tokens of their prompts",
+    "output_tokens": "tokens of their answers",
+    "total_tokens": "prompts and answers",
+    "computed_tokens": "tokens of prompts that were computed, not taken from a cache",
 }
 """What is counted a second of the duration: from the first arrival to the last end of the requests that count."""
 

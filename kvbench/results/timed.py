@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvbench.replays.confidence import converged
-from kvbench.replays.timecolumns import DONE, REJECTED, STATUSES, UNFINISHED
+from kvbench.replays.timecolumns import DONE, MISSING, REJECTED, STATUSES, UNFINISHED
 from kvbench.results.goodput import Goodput
 from kvbench.results.latency import LATENCIES, Latencies, times_by_name
 from kvbench.results.percentiles import distribution, exact_sum
@@ -104,8 +104,8 @@ class TimedTotals:
         self._counted += np.bincount(status[counted], minlength=len(STATUSES))
         self._add_done(columns, times, counted & (status == DONE))
         left = counted & (status == UNFINISHED)
-        for name, series in self._unfinished.items():
-            series.add(named[name][left])
+        self._unfinished["arrival_ns"].add(arrival[left])
+        self._unfinished["queue_ns"].add(_waits({name: values[left] for name, values in named.items()}))
         for row in np.flatnonzero(status == REJECTED)[: REJECTED_EXAMPLES - len(self._rejected)].tolist():
             self._rejected.append({"request": first + row, "need_blocks": int(named["need_blocks"][row])})
         self._in_window.add(columns, times, (status == DONE) & self.window.holds(named["end_ns"]))
@@ -185,7 +185,7 @@ class TimedTotals:
     def _verdict(self, end_ns: int) -> Verdict:
         done, left = self._done, {name: series.values() for name, series in self._unfinished.items()}
         so_far = np.maximum(end_ns - left["arrival_ns"], 0)
-        waits = np.where(left["queue_ns"] >= 0, left["queue_ns"], so_far)
+        waits = np.where(left["queue_ns"] == MISSING, so_far, left["queue_ns"])
         count = len(done["queue_ns"].values())
         rest = exact_sum(done["fetch_ns"].values()) + exact_sum(done["prefill_ns"].values())
         return judge(
@@ -193,3 +193,10 @@ class TimedTotals:
             np.concatenate([done["queue_ns"].values(), waits]),
             ratio(rest, count),
         )
+
+
+def _waits(unfinished: Mapping[str, Int64s]) -> Int64s:
+    """How long unfinished requests waited; -1 for those that still do."""
+    until_step = unfinished["prefill_start_ns"] - unfinished["arrival_ns"]
+    started = np.where(unfinished["prefill_start_ns"] >= 0, until_step, MISSING)
+    return np.where(unfinished["queue_ns"] >= 0, unfinished["queue_ns"], started)

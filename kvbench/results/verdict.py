@@ -1,17 +1,8 @@
 """Whether the system kept up with what arrived: the verdict on a timed replay, with its reason.
 
-The requests that count, in the order of their arrival, are cut into thirds. A request's wait is its queue time (if it
-was never admitted, its time from arrival to the end of the run).
-
-* **growth**  what the mean wait of the last third has grown by over the first, per second between their mean arrivals.
-  If a system can serve 100 requests a second and gets 110, this is 0.1.
-* **drain**   the time from the last arrival until nobody waits any more, over the time of all arrivals.
-
-OVERLOADED  the mean wait rises from third to third, is at least :data:`TIMES_FIRST` times that of the first third in
-            the last one and longer than the rest of TTFT, and grows by :data:`GROWTH` or more.
-BACKLOGGED  not so, but requests wait longer than all the rest of their TTFT takes, or the queue drains for
-            :data:`DRAIN` of the time of all arrivals or longer.
-STABLE      neither.
+The requests that count, in the order of their arrival, are cut into thirds. A request's wait is its queue time; of one
+that is unfinished, the time from its arrival to its first step, or to the end of the run. The verdict is made of these
+waits and of :data:`SIGNALS`, see :data:`STATES`.
 
 There is none with fewer than :data:`MIN_REQUESTS` requests (chance looks like growth), or if all arrive at once. The
 names are those of BLIS, the rule is kvbench's own. Of 1,000 requests at one server (M/M/1) it calls OVERLOADED none
@@ -29,6 +20,8 @@ from kvbench.results.percentiles import exact_sum
 from kvbench.results.rates import ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
     Int64s = npt.NDArray[np.int64]
@@ -37,6 +30,21 @@ MIN_REQUESTS = 100
 TIMES_FIRST = 2
 GROWTH = 0.05
 DRAIN = 0.05
+
+SIGNALS: Mapping[str, str] = {
+    "growth": "by what the mean wait of the last third exceeds that of the first, for each second between their mean "
+    "arrivals: 0.1 where 110 requests a second meet a system that can serve 100",
+    "drain": "time from the last arrival until nobody waits any more, over the time of all arrivals",
+}
+
+STATES: Mapping[str, str] = {
+    "OVERLOADED": f"the mean wait rises from third to third, is {TIMES_FIRST} times that of the first third or more in "
+    f"the last and longer than the rest of TTFT, and grows by {GROWTH:g} or more",
+    "BACKLOGGED": "not so, but requests wait longer than the rest of their TTFT takes (fetch and prefill, on average), "
+    f"or drain is {DRAIN:g} or more",
+    "STABLE": "neither",
+}
+"""Verdict, and when it is given; the first one that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +101,12 @@ def _state(found: Verdict, thirds: tuple[float, float, float], rest: float) -> t
     rises = first < middle < last and last >= TIMES_FIRST * first and last > rest
     if rises and growth >= GROWTH:
         return "OVERLOADED", f"each second of arrivals adds {1e3 * growth:,.0f} ms of waiting, from first to last"
+    part = ratio(wait, wait + rest) or 0.0
     if wait > rest:
-        part = ratio(wait, wait + rest) or 0.0
-        return "BACKLOGGED", f"{part:.0%} of the mean TTFT is waiting, which does not grow all the time"
+        return "BACKLOGGED", f"{100 * part:.0f} % of the mean TTFT is waiting, which does not grow all the time"
     if drain >= DRAIN:
-        return "BACKLOGGED", f"the queue drains for {drain:.0%} of the time of all arrivals after the last of them"
-    return "STABLE", f"{ratio(wait, wait + rest) or 0.0:.0%} of the mean TTFT is waiting, and it does not grow"
+        return (
+            "BACKLOGGED",
+            f"the queue drains for {100 * drain:.0f} % of the time of all arrivals after the last of them",
+        )
+    return "STABLE", f"{100 * part:.0f} % of the mean TTFT is waiting, and it does not grow"
