@@ -123,11 +123,11 @@ def format_count(count: float) -> str:
     return _prefixed(count, 1000, ("", "k", "M", "G", "T"))
 
 
-def format_duration_ns(nanoseconds: int) -> str:
+def format_duration_ns(nanoseconds: float) -> str:
     """``3_537_000_000_000`` as ``59 min``: three significant digits in the largest fitting unit."""
     name, size = "ns", 1
     for unit, unit_ns in (("µs", 10**3), ("ms", 10**6), ("s", 10**9), ("min", 60 * 10**9), ("h", 3600 * 10**9)):
-        if abs(nanoseconds) >= unit_ns:
+        if abs(nanoseconds) >= 0.9995 * unit_ns:  # what three digits round up to it
             name, size = unit, unit_ns
     return f"{nanoseconds / size:.3g} {name}"
 

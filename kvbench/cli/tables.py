@@ -97,6 +97,14 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
         for table in routing_tables(summary["routing"], summary["tokens"]["input"]):
             out.print(table)
             out.print()
+    if "timed" in summary:
+        from kvbench.cli.timedtables import timed_lines, timed_tables
+
+        for table in timed_tables(summary["timed"]):
+            out.print(table)
+            out.print()
+        for line in timed_lines(summary["timed"]):
+            out.print(escape(line))
     for line in _remarks(result, config):
         out.print(escape(line))
     print_clock(out, result.wall_clock)

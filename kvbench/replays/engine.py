@@ -46,6 +46,7 @@ class Served:
     ``rows``    int32, requests × len(COUNTS): the counts of each request. Overwritten by the next batch.
     ``belady``  int32, the prefix hits of the Belady bound; None where it is not known.
     ``tiers``   int32, requests × the columns of ``tier_columns``; None without a tier stack. Overwritten, too.
+    ``times``   int64, requests × :data:`kvbench.replays.timecolumns.TIMES`; None in an order replay. Overwritten, too.
     """
 
     batch: pa.RecordBatch
@@ -53,6 +54,7 @@ class Served:
     rows: Int32s
     belady: Int32s | None = None
     tiers: Int32s | None = None
+    times: npt.NDArray[np.int64] | None = None
 
 
 class Core:

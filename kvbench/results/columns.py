@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from kvbench.replays.order import COUNTS
+from kvbench.replays.timecolumns import TIMES
 from kvbench.trace.columns import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-    import pyarrow as pa
 
     from kvbench.replays.engine import Served
 
@@ -34,7 +35,8 @@ def tier_count_names(tiers: Sequence[str]) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class RequestColumns:
     """``counts`` has the core's columns by name, views of ``rows`` (int32, requests × len(COUNTS)),
-    which are good until the next batch is served. All other columns are int64."""
+    which are good until the next batch is served. All other columns are int64. ``times`` is the matrix of
+    :data:`kvbench.replays.timecolumns.TIMES` of a timed replay."""
 
     batch: pa.RecordBatch
     block_tokens: int | None
@@ -50,6 +52,7 @@ class RequestColumns:
     tier_names: tuple[str, ...] = ()
     held_back_tokens: int = 0
     limits: npt.NDArray[np.int32] | None = None
+    times: Int64s | None = None
 
     @classmethod
     def of(
@@ -80,7 +83,24 @@ class RequestColumns:
             tuple(tier_count_names(tiers)) if served.tiers is not None else (),
             int(recompute == "token"),
             served.keys.limits,
+            served.times,
         )
+
+    @property
+    def arrival_ns(self) -> Int64s:
+        """Arrivals: of a timed replay the intended ones on its clock, else those of the trace."""
+        if self.times is not None:
+            return self.times[:, TIMES.index("arrival_ns")]
+        return numbers(self.batch.column("arrival_ns"))
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> RequestColumns:
+        """The columns of those requests that are True in ``rows``."""
+        if rows.all():
+            return self
+        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
+        cut: dict[str, Any] = {name: each[rows] for name, each in arrays.items() if isinstance(each, np.ndarray)}
+        counts = {name: values[rows] for name, values in self.counts.items()}
+        return replace(self, batch=self.batch.filter(pa.array(rows)), counts=counts, **cut)
 
     def tokens_of(self, blocks: Int64s) -> Int64s:
         """Tokens in the leading ``blocks`` of each request; a partial last block counts its own."""

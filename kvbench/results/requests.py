@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kvbench.results.timetable import TIME_FIELDS, TRACE_ARRIVAL, time_arrays
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -133,19 +135,33 @@ class RequestTable:
 
     ``known``  what is known of this run: any of ``ids``, ``seen``, ``belady``, ``workers``.
     ``tiers``  names of a stack's tiers.
+    ``timed``  whether it is of a timed replay: ``arrival_ns`` is then that of the simulated clock.
+    ``moved``  whether that may differ from the trace's, which is then in ``trace_arrival_ns``.
     """
 
-    def __init__(self, trace_schema: pa.Schema, known: set[str], tiers: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        trace_schema: pa.Schema,
+        known: set[str],
+        tiers: Sequence[str] = (),
+        *,
+        timed: bool = False,
+        moved: bool = False,
+    ) -> None:
         self.known = known | {""}
         routed = ROUTED if "workers" in known else ()
         self.computed = (*COMPUTED, *routed, *(tier_request_columns(tiers) if tiers else ()))
         self.carried = [trace_schema.field(name) for name in CARRIED if name in trace_schema.names]
+        self._timed = timed
+        self._moved = timed and moved
         kinds = {name: pa.int64() for name in ("hit_tokens", "best_tokens", "predicted_tokens")}
         self.schema = pa.schema(
             [
                 pa.field("request", pa.int64(), nullable=False),
                 *self.carried,
                 *(pa.field(column.name, kinds.get(column.name, pa.int32())) for column in self.computed),
+                *([pa.field(TRACE_ARRIVAL, pa.int64())] if self._moved else []),
+                *(TIME_FIELDS if timed else []),
             ]
         )
 
@@ -153,11 +169,18 @@ class RequestTable:
         """The rows of one served batch, whose first request is number ``first`` of the replay."""
         rows = columns.batch.num_rows
         arrays = [pa.array(np.arange(first, first + rows, dtype=np.int64))]
-        arrays += [columns.batch.column(field.name) for field in self.carried]
+        arrays += [
+            pa.array(columns.arrival_ns) if field.name == "arrival_ns" else columns.batch.column(field.name)
+            for field in self.carried
+        ]
         for column in self.computed:
             kind = self.schema.field(column.name).type
             if column.needs in self.known:
                 arrays.append(pa.array(np.ascontiguousarray(column.values(columns)), kind))
             else:
                 arrays.append(pa.nulls(rows, kind))
+        if self._moved:
+            arrays.append(columns.batch.column("arrival_ns"))
+        if self._timed and columns.times is not None:
+            arrays += time_arrays(columns.times)
         return pa.record_batch(arrays, schema=self.schema)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kvbench.plugins import Registry
     from kvbench.replays.engine import Engine
     from kvbench.replays.plan import Plan
+    from kvbench.replays.timedfacts import RunFacts
+    from kvbench.results.timed import TimedTotals
     from kvbench.results.totals import Totals
     from kvbench.trace.reader import Trace
 
@@ -60,9 +62,35 @@ class ReplayResult:
         return {**self.manifest, "summary": self.summary, "wall_clock": self.wall_clock}
 
 
-def make_result(plan: Plan, trace: Trace, engine: Engine, totals: Totals, registry: Registry) -> ReplayResult:
-    """The result of a finished replay."""
-    return ReplayResult(_manifest(plan, trace, engine, registry), _summary(plan, trace, engine, totals))
+def make_result(
+    plan: Plan,
+    trace: Trace,
+    engine: Engine,
+    totals: Totals,
+    registry: Registry,
+    timed: tuple[TimedTotals, RunFacts] | None = None,
+) -> ReplayResult:
+    """The result of a finished replay; ``timed`` has what a timed one adds."""
+    summary = _summary(plan, trace, engine, totals)
+    if timed is not None:
+        found, facts = timed
+        summary["requests"] = _all_requests(trace, found, totals)
+        summary["timed"] = found.record(facts)
+    return ReplayResult(_manifest(plan, trace, engine, registry), summary)
+
+
+def _all_requests(trace: Trace, timed: TimedTotals, totals: Totals) -> dict[str, Any]:
+    """Requests of the whole run by what became of them; ``counted`` are those that hit rates are of."""
+    statuses = timed.statuses
+    left_out = trace.rejected.count
+    return {
+        "arrived": sum(statuses.values()) + left_out,
+        "done": statuses["done"],
+        "rejected": statuses["rejected"] + left_out,
+        "rejected_examples": [*trace.rejected.examples, *timed.rejected_examples],
+        "unfinished": statuses["unfinished"],
+        "counted": totals.requests,
+    }
 
 
 def wall_clock(result: ReplayResult, replay_s: float) -> dict[str, float]:

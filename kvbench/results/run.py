@@ -19,18 +19,22 @@ from kvbench.results.events import EVENTS_SCHEMA, events_batch
 from kvbench.results.parquet import TableWriter, write_parquet
 from kvbench.results.requests import RequestTable
 from kvbench.results.result import ReplayResult, make_result, wall_clock
+from kvbench.results.timedtimeline import TIMED_TIMELINE_SCHEMA, TimedTimeline
 from kvbench.results.timeline import TIMELINE_SCHEMA, timeline_batch
 from kvbench.results.totals import Totals
 from kvbench.trace.columns import numbers
 from kvbench.trace.reader import Trace, open_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kvbench.config import RunConfig
     from kvbench.plugins import Registry
     from kvbench.replays.engine import Served
     from kvbench.replays.plan import Plan
+    from kvbench.replays.tierplan import TierPlan
+    from kvbench.replays.timedfacts import TimedSample
+    from kvbench.results.timed import TimedTotals
     from kvbench.trace.reader import TraceSource
 
     Progress = Callable[[int, int | None], None]
@@ -122,11 +126,25 @@ def run_replay(
 
 
 class Recorder:
-    """Adds up the totals of a replay and streams out its tables."""
+    """Adds up the totals of a replay and streams out its tables.
 
-    def __init__(self, plan: Plan, trace: Trace, *, keep_requests: bool, has_bound: bool) -> None:
+    ``timed``  of a timed replay: its totals; they say which requests all figures are of.
+    ``moved``  whether requests of a timed replay may arrive at other times than the trace says.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        trace: Trace,
+        *,
+        keep_requests: bool,
+        has_bound: bool,
+        timed: TimedTotals | None = None,
+        moved: bool = False,
+    ) -> None:
         config = plan.config
         self.totals = Totals(config.workers)
+        self.timed = timed
         self._plan = plan
         self._block_tokens = trace.facts.block_tokens
         known = {"ids"} if trace.ids is not None else set()
@@ -137,11 +155,12 @@ class Recorder:
         if known and has_bound:
             known.add("belady")
         self._tiers = [tier.name for tier in plan.tiers or ()]
-        self._table = RequestTable(trace.schema, known, self._tiers)
+        self._table = RequestTable(trace.schema, known, self._tiers, timed=timed is not None, moved=moved)
         self._kept = Collector(self._table.schema) if keep_requests else None
         self._requests: TableWriter | None = None
         self._events: TableWriter | None = None
         self._timeline: TableWriter | None = None
+        self._samples: TimedTimeline | None = None
         self._last_ns = 0
 
     def open(self, stack: ExitStack) -> None:
@@ -150,7 +169,7 @@ class Recorder:
         wanted = [
             (config.output, self._table.schema),
             (config.events, EVENTS_SCHEMA),
-            (config.timeline, TIMELINE_SCHEMA),
+            (config.timeline, TIMELINE_SCHEMA if self.timed is None else TIMED_TIMELINE_SCHEMA),
         ]
         tables = [(path, schema) for path, schema in wanted if path is not None]
         writers = iter(stack.enter_context(write_parquet(tables, force=config.force)))
@@ -161,7 +180,11 @@ class Recorder:
     def add(self, engine: Engine, served: Served, first: int) -> None:
         """Take in one served batch, whose first request is number ``first``."""
         columns = RequestColumns.of(served, self._block_tokens, self._tiers, recompute=self._plan.config.recompute)
-        self.totals.add(columns)
+        if self.timed is not None and served.times is not None:
+            self.totals.pass_time(columns.arrival_ns)
+            self.totals.add(columns.only(self.timed.add(columns, served.times, first)))
+        else:
+            self.totals.add(columns)
         sinks: list[Sink] = [sink for sink in (self._requests, self._kept) if sink is not None]
         if sinks:
             batch = self._table.batch(columns, first)
@@ -176,14 +199,27 @@ class Recorder:
             self._last_ns = int(arrival_ns[-1])
         self._write_timeline(engine)
 
+    def add_samples(
+        self, samples: Sequence[TimedSample], tiers: Sequence[TierPlan], capacities: Sequence[int | None]
+    ) -> None:
+        """Write what was sampled of a timed replay since the last call; ``capacities`` are in chunks of a store."""
+        if self._timeline is not None:
+            self._samples = self._samples or TimedTimeline(tiers, capacities)
+            self._timeline.write(self._samples.batch(samples))
+
     def _write_timeline(self, engine: Engine) -> None:
-        if self._timeline is not None and isinstance(engine.core, TieredCore) and engine.core.samples:
+        if (
+            self.timed is None
+            and self._timeline is not None
+            and isinstance(engine.core, TieredCore)
+            and engine.core.samples
+        ):
             self._timeline.write(timeline_batch(engine.core.samples, engine.core.tiers, engine.core.capacities))
             engine.core.samples.clear()
 
     def close(self, engine: Engine) -> None:
-        """Sample the timeline once more at the end."""
-        if self._timeline is not None and isinstance(engine.core, TieredCore):
+        """Sample the timeline of an order replay once more at the end."""
+        if self.timed is None and self._timeline is not None and isinstance(engine.core, TieredCore):
             engine.core.sample(self._last_ns)
             self._write_timeline(engine)
 

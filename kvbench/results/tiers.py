@@ -47,6 +47,8 @@ def _record(
     totals: Totals,
 ) -> dict[str, Any]:
     counts = _with_probes(_summed(stores), tier.config.probes)
+    # The requests that count may be fewer than those that the stores served, as with a warm-up.
+    counts["hit_blocks"] = totals.counts.get(f"hit_{tier.name}_blocks", 0)
     chunk, size = tier.config.chunk, tier.chunk_bytes
     tokens = trace.facts.block_tokens or 0
     hit_tokens = counts["hit_blocks"] * tokens

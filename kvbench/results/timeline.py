@@ -56,7 +56,7 @@ def timeline_batch(
         {
             "requests": sample.requests,
             "time_ns": sample.time_ns,
-            **_row(store, tiers[store.level], capacities[store.level]),
+            **store_row(store, tiers[store.level], capacities[store.level]),
         }
         for sample in samples
         for store in sample.stores
@@ -64,7 +64,8 @@ def timeline_batch(
     return pa.RecordBatch.from_pylist(rows, schema=TIMELINE_SCHEMA)
 
 
-def _row(store: Store, tier: TierPlan, capacity: int | None) -> dict[str, Any]:
+def store_row(store: Store, tier: TierPlan, capacity: int | None) -> dict[str, Any]:
+    """One store of ``tier``, each with room for ``capacity`` chunks (None: without bound)."""
     chunk, size, counts = tier.config.chunk, tier.chunk_bytes, store.counts
     return {
         "tier": tier.name,

@@ -10,7 +10,6 @@ import numpy as np
 from kvbench.replays.order import COUNTS
 from kvbench.results.hitrates import TokenSums
 from kvbench.results.rates import ratio
-from kvbench.trace.columns import numbers
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -89,7 +88,7 @@ class Totals:
     serving: TokenSums = field(default_factory=TokenSums)
     routing: RoutingSums = field(default_factory=RoutingSums)
     _first_ns: int | None = None
-    _last_ns: int = 0
+    _last_ns: int | None = None
     worker_requests: Int64s = field(init=False)
     worker_input_tokens: Int64s = field(init=False)
     worker_hit_tokens: Int64s = field(init=False)
@@ -116,10 +115,7 @@ class Totals:
         recomputed = int(counts["miss_recomputed_blocks"].sum(dtype=np.int64))
         self.counts["miss_recomputed_blocks"] = self.counts.get("miss_recomputed_blocks", 0) + recomputed
         self.counts["miss_gap_blocks"] -= recomputed
-        arrival_ns = numbers(columns.batch.column("arrival_ns"))
-        if len(arrival_ns):
-            self._first_ns = int(arrival_ns[0]) if self._first_ns is None else self._first_ns
-            self._last_ns = int(arrival_ns[-1])
+        self.pass_time(columns.arrival_ns)
         if columns.tier_names:
             for name in columns.tier_names:
                 self.counts[name] = self.counts.get(name, 0) + int(columns.counts[name].sum(dtype=np.int64))
@@ -143,10 +139,19 @@ class Totals:
             # Weights are summed as float64, which is exact for whole numbers below 2^53.
             into += np.bincount(worker, weights=values, minlength=self.workers).astype(np.int64)
 
+    def pass_time(self, arrival_ns: Int64s) -> None:
+        """Note that requests arrived, whether they are added or not."""
+        if len(arrival_ns):
+            first, last = int(arrival_ns.min()), int(arrival_ns.max())
+            self._first_ns = first if self._first_ns is None else min(first, self._first_ns)
+            self._last_ns = last if self._last_ns is None else max(last, self._last_ns)
+
     @property
     def duration_ns(self) -> int | None:
         """From the first arrival to the last; None without requests, and where all arrive at once."""
-        return None if self._first_ns is None else self._last_ns - self._first_ns or None
+        if self._first_ns is None or self._last_ns is None:
+            return None
+        return self._last_ns - self._first_ns or None
 
     @property
     def partial_blocks(self) -> int:
