@@ -110,6 +110,7 @@ cdef class StackedTier(FlightStore):
     cdef int hand_down(self, const int32_t* victims, int32_t n) except -1 nogil
     cdef void note_ages(self, const int32_t* victims, int32_t n) noexcept nogil
     cdef int add_nameless(self, int32_t depth) except -1 nogil
+    cdef int note_dropped(self, int32_t slot) except -1 nogil
     cdef int take_out(self, int32_t slot) except -1 nogil
     cdef int free_room(self, int32_t chunks) except -1 nogil
     cdef int keep_below_watermark(self, int64_t now_ns) except -1 nogil

@@ -15,6 +15,7 @@ from kvbench.cache.events cimport (
 )
 from kvbench.cache.copies cimport nobodys_key
 from kvbench.cache.flights cimport BY_COMPUTING, BY_DEMOTION, BY_PROMOTION, FlightStore
+from kvbench.cache.seen cimport TRUNCATED
 from kvbench.eviction.policy cimport EvictionPolicy
 from kvbench.prefetch cimport prefetch
 from kvbench.memory cimport Int32Memory, no_memory
@@ -289,6 +290,12 @@ cdef class StackedTier(FlightStore):
         cdef SlotFacts* facts = &self.facts[slot]
         if self.log is not None:
             self.record(INSERT, COMPUTED, self.keys[slot], facts.has_parent, facts.parent)
+        return 0
+
+    cdef int note_dropped(self, int32_t slot) except -1 nogil:
+        """A block that was never computed leaves its slot: whoever misses it next hears that there was no room."""
+        if self.seen is not None:
+            self.seen.set_state(self.keys[slot], TRUNCATED)
         return 0
 
     cdef int take_out(self, int32_t slot) except -1 nogil:

@@ -47,6 +47,7 @@ class Served:
     ``belady``  int32, the prefix hits of the Belady bound; None where it is not known.
     ``tiers``   int32, requests × the columns of ``tier_columns``; None without a tier stack. Overwritten, too.
     ``times``   int64, requests × :data:`kvbench.replays.timecolumns.TIMES`; None in an order replay. Overwritten, too.
+    ``numbers``  their rows of the trace, where these are not in order; else None.
     """
 
     batch: pa.RecordBatch
@@ -55,6 +56,15 @@ class Served:
     belady: Int32s | None = None
     tiers: Int32s | None = None
     times: npt.NDArray[np.int64] | None = None
+    numbers: npt.NDArray[np.int64] | None = None
+
+    def only(self, rows: npt.NDArray[np.int64]) -> Served:
+        """Some of its requests."""
+        keyed = Keyed(self.batch, self.keys, None, None).take(rows)
+        arrays = (self.belady, self.tiers, self.times, self.numbers)
+        return Served(
+            keyed.batch, keyed.keys, self.rows[rows], *(None if array is None else array[rows] for array in arrays)
+        )
 
 
 class Core:

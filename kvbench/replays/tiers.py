@@ -100,13 +100,7 @@ class TieredCore:
             if workers > 1
             else None
         )
-        self._replay = TieredReplay(
-            self.stacks,
-            dispatcher=self.dispatcher,
-            log=self.log,
-            seen=self._seen,
-            keep_events=keep_events,
-        )
+        self._replay = self._make_replay(keep_events=keep_events)
         self._faults = FaultPlan()
         self._restarted: set[int] = set()
         if config.faults is not None:
@@ -118,6 +112,11 @@ class TieredCore:
         self._sampled = -1
         self._rows = np.zeros((0, len(COUNTS)), dtype=np.int32)
         self._tier_rows = np.zeros((0, len(self.columns)), dtype=np.int32)
+
+    def _make_replay(self, *, keep_events: bool) -> TieredReplay:
+        return TieredReplay(
+            self.stacks, dispatcher=self.dispatcher, log=self.log, seen=self._seen, keep_events=keep_events
+        )
 
     @property
     def tier_names(self) -> list[str]:

@@ -13,6 +13,8 @@ from kvbench.results.timetable import TIME_FIELDS, TRACE_ARRIVAL, time_arrays
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy.typing as npt
+
     from kvbench.results.columns import RequestColumns
 
 CARRIED = ("request_id", "session_id", "turn", "arrival_ns", "input_tokens", "output_tokens")
@@ -165,10 +167,10 @@ class RequestTable:
             ]
         )
 
-    def batch(self, columns: RequestColumns, first: int) -> pa.RecordBatch:
-        """The rows of one served batch, whose first request is number ``first`` of the replay."""
+    def batch(self, columns: RequestColumns, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """The rows of one served batch; ``numbers`` of its requests are those of the replay."""
         rows = columns.batch.num_rows
-        arrays = [pa.array(np.arange(first, first + rows, dtype=np.int64))]
+        arrays = [pa.array(numbers)]
         arrays += [
             pa.array(columns.arrival_ns) if field.name == "arrival_ns" else columns.batch.column(field.name)
             for field in self.carried

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from kvbench.atomic import same_file
@@ -14,14 +15,17 @@ from kvbench.errors import ConfigError, OutputError
 from kvbench.replays.engine import Engine
 from kvbench.replays.plan import make_plan
 from kvbench.replays.tiers import TieredCore
+from kvbench.replays.timedengine import TimedEngine
 from kvbench.results.columns import RequestColumns
 from kvbench.results.events import EVENTS_SCHEMA, events_batch
 from kvbench.results.parquet import TableWriter, write_parquet
 from kvbench.results.requests import RequestTable
 from kvbench.results.result import ReplayResult, make_result, wall_clock
+from kvbench.results.timed import TimedTotals
 from kvbench.results.timedtimeline import TIMED_TIMELINE_SCHEMA, TimedTimeline
 from kvbench.results.timeline import TIMELINE_SCHEMA, timeline_batch
 from kvbench.results.totals import Totals
+from kvbench.results.window import Window
 from kvbench.trace.columns import numbers
 from kvbench.trace.reader import Trace, open_trace
 
@@ -32,13 +36,14 @@ if TYPE_CHECKING:
     from kvbench.plugins import Registry
     from kvbench.replays.engine import Served
     from kvbench.replays.plan import Plan
+    from kvbench.replays.serveplan import ServePlan
     from kvbench.replays.tierplan import TierPlan
     from kvbench.replays.timedfacts import TimedSample
-    from kvbench.results.timed import TimedTotals
     from kvbench.trace.reader import TraceSource
 
     Progress = Callable[[int, int | None], None]
     Clock = Callable[[], float]
+    AnyEngine = Engine | TimedEngine
 
 
 class Sink(Protocol):
@@ -106,8 +111,14 @@ def run_replay(
     """
     trace = open_configured(config, source)
     plan = make_plan(config, registry, trace)
-    engine = Engine(plan, trace, keep_events=config.events is not None)
-    recorder = Recorder(plan, trace, keep_requests=keep_requests, has_bound=engine.has_bound)
+    engine: AnyEngine
+    timed: TimedTotals | None = None
+    if plan.serving is None:
+        engine = Engine(plan, trace, keep_events=config.events is not None)
+    else:
+        engine = TimedEngine(plan, trace, keep_events=config.events is not None)
+        timed = make_totals(plan.serving)
+    recorder = Recorder(plan, trace, keep_requests=keep_requests, has_bound=engine.has_bound, timed=timed)
     with ExitStack() as stack:
         recorder.open(stack)
         done, rows = 0, trace.rows
@@ -118,18 +129,29 @@ def run_replay(
             if progress is not None:
                 progress(done, rows)
         recorder.close(engine)
-        result = make_result(plan, trace, engine, recorder.totals, registry)
+        facts = None if timed is None or not isinstance(engine, TimedEngine) else (timed, engine.facts())
+        result = make_result(plan, trace, engine, recorder.totals, registry, facts)
         if clock is not None:
             result.wall_clock = wall_clock(result, clock() - started)
         recorder.finish(result)
     return result
 
 
+def make_totals(serving: ServePlan) -> TimedTotals:
+    """Totals that count the requests, and hold them to the limits, that ``serving`` names."""
+    window, slo = serving.window, serving.slo
+    start_ns = max(window.start_ns, window.warmup_ns)
+    limits = {"ttft": slo.ttft_ns, "tpot": slo.tpot_ns, "e2e": slo.e2e_ns}
+    return TimedTotals(
+        Window(window.warmup_rows, start_ns or None, window.end_ns),
+        {name: limit for name, limit in limits.items() if limit is not None},
+    )
+
+
 class Recorder:
     """Adds up the totals of a replay and streams out its tables.
 
     ``timed``  of a timed replay: its totals; they say which requests all figures are of.
-    ``moved``  whether requests of a timed replay may arrive at other times than the trace says.
     """
 
     def __init__(
@@ -140,7 +162,6 @@ class Recorder:
         keep_requests: bool,
         has_bound: bool,
         timed: TimedTotals | None = None,
-        moved: bool = False,
     ) -> None:
         config = plan.config
         self.totals = Totals(config.workers)
@@ -155,7 +176,7 @@ class Recorder:
         if known and has_bound:
             known.add("belady")
         self._tiers = [tier.name for tier in plan.tiers or ()]
-        self._table = RequestTable(trace.schema, known, self._tiers, timed=timed is not None, moved=moved)
+        self._table = RequestTable(trace.schema, known, self._tiers, timed=timed is not None, moved=_moves_arrivals(plan))
         self._kept = Collector(self._table.schema) if keep_requests else None
         self._requests: TableWriter | None = None
         self._events: TableWriter | None = None
@@ -177,17 +198,18 @@ class Recorder:
         self._events = next(writers) if config.events is not None else None
         self._timeline = next(writers) if config.timeline is not None else None
 
-    def add(self, engine: Engine, served: Served, first: int) -> None:
-        """Take in one served batch, whose first request is number ``first``."""
+    def add(self, engine: AnyEngine, served: Served, first: int) -> None:
+        """Take in one served batch, before which ``first`` requests came."""
+        numbers_of = np.arange(first, first + served.batch.num_rows) if served.numbers is None else served.numbers
         columns = RequestColumns.of(served, self._block_tokens, self._tiers, recompute=self._plan.config.recompute)
         if self.timed is not None and served.times is not None:
             self.totals.pass_time(columns.arrival_ns)
-            self.totals.add(columns.only(self.timed.add(columns, served.times, first)))
+            self.totals.add(columns.only(self.timed.add(columns, served.times, numbers_of)))
         else:
             self.totals.add(columns)
         sinks: list[Sink] = [sink for sink in (self._requests, self._kept) if sink is not None]
         if sinks:
-            batch = self._table.batch(columns, first)
+            batch = self._table.batch(columns, numbers_of)
             for sink in sinks:
                 sink.write(batch)
         log = engine.core.log
@@ -207,21 +229,23 @@ class Recorder:
             self._samples = self._samples or TimedTimeline(tiers, capacities)
             self._timeline.write(self._samples.batch(samples))
 
-    def _write_timeline(self, engine: Engine) -> None:
-        if (
-            self.timed is None
-            and self._timeline is not None
-            and isinstance(engine.core, TieredCore)
-            and engine.core.samples
-        ):
+    def _write_timeline(self, engine: AnyEngine) -> None:
+        if isinstance(engine, TimedEngine):
+            self.add_samples(engine.core.timed_samples, engine.core.tiers, engine.core.capacities)
+            engine.core.timed_samples.clear()
+        elif self._timeline is not None and isinstance(engine.core, TieredCore) and engine.core.samples:
             self._timeline.write(timeline_batch(engine.core.samples, engine.core.tiers, engine.core.capacities))
             engine.core.samples.clear()
 
-    def close(self, engine: Engine) -> None:
-        """Sample the timeline of an order replay once more at the end."""
-        if self.timed is None and self._timeline is not None and isinstance(engine.core, TieredCore):
+    def close(self, engine: AnyEngine) -> None:
+        """Sample the timeline once more at the end."""
+        if self._timeline is None or not isinstance(engine.core, TieredCore):
+            return
+        if isinstance(engine, TimedEngine):
+            engine.core.take_sample(engine.core.replay.now_ns)
+        else:
             engine.core.sample(self._last_ns)
-            self._write_timeline(engine)
+        self._write_timeline(engine)
 
     def finish(self, result: ReplayResult) -> None:
         """Write the manifests and hand over the rows that were kept."""
@@ -230,3 +254,11 @@ class Recorder:
                 writer.finish(result.manifest)
         if self._kept is not None:
             result.requests = self._kept.table()
+
+
+def _moves_arrivals(plan: Plan) -> bool:
+    """Whether requests of a timed replay may arrive at other times than the trace says."""
+    if plan.serving is None:
+        return False
+    arrivals = plan.serving.arrivals
+    return arrivals.mode != "trace" or arrivals.rate != 1 or arrivals.jitter_ns > 0

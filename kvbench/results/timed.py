@@ -88,8 +88,8 @@ class TimedTotals:
         """Sentences on the first prompts that could never fit."""
         return [f"request {each['request']} needs {each['need_blocks']:,} GPU blocks" for each in self._rejected]
 
-    def add(self, columns: RequestColumns, times: Int64s, first: int) -> Bools:
-        """Take in a batch and its matrix of times, whose first request is number ``first`` of the replay (from 0).
+    def add(self, columns: RequestColumns, times: Int64s, numbers: Int64s) -> Bools:
+        """Take in a batch and its matrix of times; ``numbers`` of its requests are from 0.
 
         Returns which of its requests hit rates are of: those that count and were looked up.
         """
@@ -99,7 +99,7 @@ class TimedTotals:
             earliest = int(arrival.min())
             before = self._first_arrival_ns
             self._first_arrival_ns = earliest if before is None else min(before, earliest)
-        counted = self.window.counted(first, arrival)
+        counted = self.window.counted(numbers, arrival)
         self._seen += np.bincount(status, minlength=len(STATUSES))
         self._counted += np.bincount(status[counted], minlength=len(STATUSES))
         self._add_done(columns, times, counted & (status == DONE))
@@ -107,7 +107,7 @@ class TimedTotals:
         self._unfinished["arrival_ns"].add(arrival[left])
         self._unfinished["queue_ns"].add(_waits({name: values[left] for name, values in named.items()}))
         for row in np.flatnonzero(status == REJECTED)[: REJECTED_EXAMPLES - len(self._rejected)].tolist():
-            self._rejected.append({"request": first + row, "need_blocks": int(named["need_blocks"][row])})
+            self._rejected.append({"request": int(numbers[row]), "need_blocks": int(named["need_blocks"][row])})
         self._in_window.add(columns, times, (status == DONE) & self.window.holds(named["end_ns"]))
         self._work.add(columns, times, counted)
         return counted & (named["admitted_ns"] >= 0)

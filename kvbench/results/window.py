@@ -29,9 +29,9 @@ class Window:
         """Whether it bounds the time."""
         return self.start_ns is not None or self.end_ns is not None
 
-    def counted(self, first: int, arrival_ns: Int64s) -> Bools:
-        """Which requests of a batch count, the first of which is number ``first``."""
-        return (np.arange(first, first + len(arrival_ns)) >= self.first_request) & self.holds(arrival_ns)
+    def counted(self, numbers: Int64s, arrival_ns: Int64s) -> Bools:
+        """Which of some requests count, whose ``numbers`` these are."""
+        return (numbers >= self.first_request) & self.holds(arrival_ns)
 
     def holds(self, time_ns: Int64s) -> Bools:
         """Which times lie in it."""

@@ -116,7 +116,7 @@ def test_h_g_warm_up_and_what_is_outside_the_window_are_in_no_figure() -> None:
     rows = [{"arrival": k * SECOND, "prefill": k * MS, "decode": SECOND} for k in range(6)]
     window = Window(first_request=2, start_ns=2 * SECOND, end_ns=4 * SECOND)
     times = times_of(rows)
-    assert TimedTotals(window).add(columns_of(times), times, 0).tolist() == [False, False, True, True, False, False]
+    assert TimedTotals(window).add(columns_of(times), times, np.arange(len(times))).tolist() == [False, False, True, True, False, False]
     record = record_of(rows, window=window, slo={"ttft": 2 * MS})
     assert (record["ttft_ns"]["n"], record["ttft_ns"]["mean"], record["goodput"]["requests"]) == (2, 2.5 * MS, 1)
     inside = record["window_throughput"]
@@ -126,7 +126,7 @@ def test_h_g_warm_up_and_what_is_outside_the_window_are_in_no_figure() -> None:
 
 def test_hit_rates_are_of_requests_that_were_looked_up() -> None:
     times = times_of([{}, {"status": "rejected"}, {"status": "unfinished"}, {"status": "unfinished", "admitted_ns": 3}])
-    assert TimedTotals().add(columns_of(times), times, 0).tolist() == [True, False, False, True]
+    assert TimedTotals().add(columns_of(times), times, np.arange(len(times))).tolist() == [True, False, False, True]
 
 
 def test_throughput_is_over_first_arrival_to_last_end() -> None:
@@ -141,7 +141,7 @@ def test_h_d_work_is_what_was_computed_and_reuse_after_preemption_is_none() -> N
     """User report H-d: ten tokens, four of which hit; one request computes its six, another twelve."""
     times = times_of([{"computed_tokens": 6}, {"computed_tokens": 12, "preemptions": 1, "readmitted_blocks": 2}])
     totals = TimedTotals()
-    totals.add(columns_of(times, hit_blocks=4), times, 0)
+    totals.add(columns_of(times, hit_blocks=4), times, np.arange(len(times)))
     work = totals.record(facts(0))["work"]
     assert (work["computed_tokens"], work["recomputed_tokens"], work["preempted_requests"]) == (18, 6, 1)
     assert work["recomputed_share"] == pytest.approx(1 / 3)

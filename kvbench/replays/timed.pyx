@@ -1,0 +1,526 @@
+"""The timed loop: requests overlap on the simulated clock (semantics §9).
+
+Requests arrive, are routed, and go through their worker (:mod:`kvbench.serving.worker`); what happens next is
+the earliest of three: a transfer ends, an alarm of the clock rings, a request arrives. At one time they come in
+this order, so that what takes no time is over before the next request looks.
+
+A row of counts, a row of tier counts and a row of times come out for each request, when it ends.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+from kvbench.cache.stack cimport TierStack
+from kvbench.checks cimport debug_build
+from kvbench.memory cimport no_memory
+from kvbench.replays.order cimport Row
+from kvbench.replays.tiered cimport DECLINED_AT, OTHERS, TieredReplay
+from kvbench.routing.dispatcher cimport Decision
+from kvbench.routing.load cimport Moment
+from kvbench.serving.clock cimport NEVER_NS, Alarm
+from kvbench.serving.mover cimport Observer
+from kvbench.serving.request cimport (
+    ARRIVAL, COMPUTED_TOKENS, DECLINED_BLOCKS, FETCH_NS, PREEMPTIONS, PREFILL_NS, QUEUE_NS, READMITTED_BLOCKS, ROUTED_AT,
+    STATUS, STATUS_UNFINISHED, TIME_COLUMNS, WAITING, Queue, Request, join, leave,
+)
+from kvbench.serving.traffic cimport Traffic
+from kvbench.serving.worker cimport ARRIVES, SAMPLES, STEP_ENDS, Worker
+
+from kvbench.replays.order import COUNTS
+from kvbench.replays.timecolumns import TIMES
+
+cdef enum:
+    SLAB = 256                  # requests
+    FIRST_BATCHES = 16
+    TURNS_BETWEEN_SIGNALS = 1 << 14
+    UNKNOWN_NS = -2             # the batch is over, and there may be another
+
+
+cdef class Slab:
+    """Some records of requests."""
+
+    def __cinit__(self):
+        self.records = <Request*>calloc(SLAB, sizeof(Request))
+        if self.records == NULL:
+            no_memory("requests", SLAB)
+
+    def __dealloc__(self):
+        cdef int32_t i
+        for i in range(SLAB if self.records != NULL else 0):
+            free(self.records[i].pins)
+            free(self.records[i].sources)
+        free(self.records)
+
+
+cdef class Recorder(Observer):
+    """Writes down in ``replay`` what the workers do."""
+
+    cdef int tell_facts(self, Request* request) except -1 nogil:
+        return self.replay.tell(request)
+
+    cdef int looked_up(self, Request* request) except -1 nogil:
+        return self.replay.look_up(request)
+
+    cdef int committed(self, Request* request) except -1 nogil:
+        return self.replay.store(request)
+
+    cdef int changed(self) except -1 nogil:
+        return self.replay.pass_on()
+
+    cdef int prefill_ended(self, Request* request) except -1 nogil:
+        return self.replay.prefill_is_over(request)
+
+    cdef int ended(self, Request* request) except -1 nogil:
+        return self.replay.end(request)
+
+
+cdef class TimedReplay(TieredReplay):
+    """One timed replay; arguments as for :class:`TieredReplay`. ``employ`` then gives it the workers.
+
+    ``stopped``    why it ended before its requests did, or empty.
+    ``in_flight``  requests that have arrived and not ended.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        self.arrays = {}
+        self.slabs = []
+        self.stopped = ""
+        self.stop_ns = NEVER_NS
+        self.room = FIRST_BATCHES
+        self.batches = <Batch*>calloc(self.room, sizeof(Batch))
+        if self.batches == NULL:
+            no_memory("batches", self.room)
+
+    def __dealloc__(self):
+        free(self.batches)
+        free(self.worker_of)
+        free(self.turns)
+
+    def employ(self, Traffic traffic, list workers, *, int64_t concurrency=0, stop_ns=None,
+               int64_t stall_steps=1_000_000, int64_t sample_ns=0, sampler=None):
+        """Have ``workers`` (:class:`kvbench.serving.worker.Worker`) serve the requests, whose observer is the
+        :class:`Recorder` of this replay.
+
+        ``concurrency``  so many requests are in flight, whatever their arrivals; 0: they arrive in time.
+        ``stop_ns``      what happens later is left out.
+        ``stall_steps``  steps of a worker without a first token or an end, after which the run is given up.
+        ``sample_ns``    between two calls of ``sampler(time_ns)``; 0: none.
+        """
+        cdef int32_t i
+        self.traffic = traffic
+        self.clock = traffic.clock
+        self.transfers = traffic.transfers
+        self.workers = workers
+        self.concurrency = concurrency
+        self.stop_ns = NEVER_NS if stop_ns is None else stop_ns
+        self.stall_steps = stall_steps
+        self.sample_ns = sample_ns
+        self.sampler = sampler
+        self.worker_of = <PyObject**>calloc(len(workers), sizeof(PyObject*))
+        if self.worker_of == NULL:
+            no_memory("workers", len(workers))
+        for i in range(<int32_t>len(workers)):
+            self.worker_of[i] = <PyObject*>(<Worker?>workers[i])
+        if sample_ns:
+            self.clock.push(0, SAMPLES, 0, 0)
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def push(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
+             const int64_t[::1] arrival_ns, const int64_t[::1] numbers, const int64_t[::1] input_tokens,
+             const int64_t[::1] output_tokens, int32_t[:, ::1] rows, int32_t[:, ::1] tier_rows, int64_t[:, ::1] times,
+             *, const int32_t[::1] limits=None, const int32_t[:, ::1] facts=None, const int32_t[::1] sessions=None,
+             const int64_t[::1] wait_ns=None):
+        """Requests that arrive next, in order of arrival; nothing arrives before ``run``.
+
+        As for :meth:`OrderReplay.run`, and: ``arrival_ns`` of each on the simulated clock, never decreasing; -1:
+        ``wait_ns`` after the end of the request of its session (``sessions``) that was pushed before it.
+        ``numbers``: its rows of the trace. ``times`` (requests × len(TIMES)) is filled like the others, when each
+        request ends; :attr:`done_batches` says how many batches, in the order they came, have ended altogether.
+        """
+        cdef int64_t n = cacheable.shape[0]
+        cdef int64_t i
+        cdef Batch* batch
+        if not (arrival_ns.shape[0] == numbers.shape[0] == input_tokens.shape[0] == output_tokens.shape[0] == n
+                and rows.shape[0] == tier_rows.shape[0] == times.shape[0] == n):
+            raise ValueError("columns do not belong together")
+        if offsets.shape[0] != n + 1 or offsets[n] > keys.shape[0] or rows.shape[1] != len(COUNTS):
+            raise ValueError("offsets, keys and rows do not belong together")
+        if tier_rows.shape[1] != 2 * self.levels + OTHERS or times.shape[1] != len(TIMES):
+            raise ValueError("tier_rows and times do not belong to the tiers")
+        if n == 0:
+            return
+        for i in range(n):
+            if not 0 <= cacheable[i] <= offsets[i + 1] - offsets[i] or input_tokens[i] < 1:
+                raise ValueError(f"request {i} of the batch has {offsets[i + 1] - offsets[i]} blocks, not {cacheable[i]}")
+        if self.next_batch - self.first_batch == self.room:
+            self.make_room()
+        batch = self.batch_of(self.next_batch)
+        batch.keys = &keys[0] if keys.shape[0] else NULL
+        batch.offsets = &offsets[0]
+        batch.cacheable = &cacheable[0]
+        batch.limits = &limits[0] if limits is not None else NULL
+        batch.facts = &facts[0, 0] if facts is not None else NULL
+        batch.arrivals = &arrival_ns[0]
+        batch.numbers = &numbers[0]
+        batch.prompts = &input_tokens[0]
+        batch.answers = &output_tokens[0]
+        batch.waits = &wait_ns[0] if wait_ns is not None else NULL
+        batch.sessions = &sessions[0] if sessions is not None else NULL
+        batch.rows = &rows[0, 0]
+        batch.tier_rows = &tier_rows[0, 0]
+        batch.times = &times[0, 0]
+        batch.size = batch.left = n
+        batch.next = 0
+        self.arrays[self.next_batch] = [
+            keys, offsets, cacheable, arrival_ns, numbers, input_tokens, output_tokens, rows, tier_rows, times, limits,
+            facts, sessions, wait_ns,
+        ]
+        self.reserve(batch.keys, offsets[n])
+        self.next_batch += 1
+        self.clear_rows(batch)
+        if sessions is not None:
+            self.line_up(self.next_batch - 1)
+
+    cdef clear_rows(self, Batch* batch):
+        cdef int64_t i
+        memset(batch.rows, 0, batch.size * sizeof(Row))
+        memset(batch.tier_rows, 0, batch.size * (2 * self.levels + OTHERS) * sizeof(int32_t))
+        memset(batch.times, 0xff, batch.size * TIME_COLUMNS * sizeof(int64_t))
+        for i in range(batch.size):
+            batch.times[i * TIME_COLUMNS + STATUS] = STATUS_UNFINISHED
+
+    cdef line_up(self, int64_t number):
+        """Requests whose arrival depends on another one wait in the line of their session."""
+        cdef Batch* batch = self.batch_of(number)
+        cdef int64_t i
+        cdef int32_t session, known = self.sessions
+        cdef Queue* turns
+        for i in range(batch.size):
+            known = max(known, batch.sessions[i] + 1)
+        if known > self.sessions:
+            turns = <Queue*>realloc(self.turns, known * sizeof(Queue))
+            if turns == NULL:
+                no_memory("sessions", known)
+            memset(turns + self.sessions, 0, (known - self.sessions) * sizeof(Queue))
+            self.turns = turns
+            self.sessions = known
+        for i in range(batch.size):
+            if batch.arrivals[i] < 0:
+                session = batch.sessions[i]
+                if session < 0:
+                    raise ValueError(f"request {i} of the batch follows nobody")
+                join(&self.turns[session], self.make_request(number, i))
+
+    cdef make_room(self):
+        """Twice as many batches may be under way."""
+        cdef int64_t number
+        cdef Batch* batches = <Batch*>calloc(2 * self.room, sizeof(Batch))
+        if batches == NULL:
+            no_memory("batches", 2 * self.room)
+        for number in range(self.first_batch, self.next_batch):
+            batches[number % (2 * self.room)] = self.batches[number % self.room]
+        free(self.batches)
+        self.batches = batches
+        self.room *= 2
+
+    @property
+    def done_batches(self):
+        """How many batches have ended, of those pushed first, without one that has not among them."""
+        while self.first_batch < self.next_batch and self.batch_of(self.first_batch).left == 0:
+            del self.arrays[self.first_batch]
+            self.first_batch += 1
+        return self.first_batch
+
+    @property
+    def now_ns(self):
+        """Time of the simulated clock."""
+        return self.clock.now_ns
+
+    def observe_links(self):
+        """Bring the counters of the links to this moment."""
+        self.transfers.advance(self.clock.now_ns)
+        self.transfers.observe(self.clock.now_ns)
+
+    @property
+    def recorder(self):
+        """The observer that the workers are to have."""
+        cdef Recorder recorder = Recorder()
+        recorder.replay = self
+        return recorder
+
+    cdef Batch* batch_of(self, int64_t number) noexcept nogil:
+        return &self.batches[number % self.room]
+
+    # -- requests ------------------------------------------------------------------------------
+
+    cdef Request* make_request(self, int64_t number, int64_t i) except NULL:
+        """A record of request i of a batch."""
+        cdef Batch* batch = self.batch_of(number)
+        cdef Request* request
+        cdef Request empty
+        if self.pool == NULL:
+            self.add_slab()
+        request = self.pool
+        self.pool = request.next
+        memset(&empty, 0, sizeof(Request))
+        # The arrays of a record that was used before serve again.
+        empty.pins, empty.pin_room = request.pins, request.pin_room
+        empty.sources, empty.source_room = request.sources, request.source_room
+        request[0] = empty
+        request.keys = batch.keys + batch.offsets[i]
+        request.blocks = batch.cacheable[i]
+        request.limit = batch.limits[i] if batch.limits != NULL else batch.cacheable[i]
+        request.row = batch.rows + i * (sizeof(Row) // sizeof(int32_t))
+        request.tier_row = batch.tier_rows + i * (2 * self.levels + OTHERS)
+        request.times = batch.times + i * TIME_COLUMNS
+        request.number = batch.numbers[i]
+        request.index = i
+        request.batch = number
+        request.prompt = batch.prompts[i]
+        request.answer = batch.answers[i]
+        request.wait_ns = batch.waits[i] if batch.waits != NULL else 0
+        request.session = batch.sessions[i] if batch.sessions != NULL else -1
+        request.fresh = True
+        return request
+
+    cdef int add_slab(self) except -1:
+        cdef Slab slab = Slab()
+        cdef int32_t i
+        self.slabs.append(slab)
+        for i in range(SLAB):
+            slab.records[i].next = self.pool
+            self.pool = &slab.records[i]
+        return 0
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def run(self, *, bint final=False):
+        """Go on until the last pushed request has arrived; with ``final`` until all have ended, or nothing can
+        happen any more, or the time is over. Returns whether there is more to come."""
+        with nogil:
+            self.loop(final)
+        return not self.stopped
+
+    cdef int loop(self, bint final) except -1 nogil:
+        cdef int64_t arrival_ns, alarm_ns, moved_ns
+        cdef int32_t turns = 0
+        while not self.is_stopped:
+            arrival_ns = self.next_arrival_ns()
+            if arrival_ns == UNKNOWN_NS:
+                if not final:
+                    return 0
+                arrival_ns = NEVER_NS
+            alarm_ns = self.clock.next_ns()
+            moved_ns = self.transfers.next_ns()
+            if min(arrival_ns, min(alarm_ns, moved_ns)) > self.stop_ns:
+                return self.stop_at_limit()
+            if moved_ns <= alarm_ns and moved_ns <= arrival_ns:
+                if moved_ns == NEVER_NS:
+                    return self.stop_stalled() if self.in_flight else 0
+                self.move()
+            elif alarm_ns <= arrival_ns:
+                self.ring()
+            else:
+                self.arrive_next()
+            turns += 1
+            if turns == TURNS_BETWEEN_SIGNALS:
+                turns = 0
+                with gil:
+                    PyErr_CheckSignals()
+        return 0
+
+    cdef int64_t next_arrival_ns(self) noexcept nogil:
+        """When the next request of the trace arrives."""
+        cdef Batch* batch
+        while self.reading < self.next_batch:
+            batch = self.batch_of(self.reading)
+            while batch.next < batch.size and batch.arrivals[batch.next] < 0:
+                batch.next += 1
+            if batch.next < batch.size:
+                if self.concurrency:
+                    return self.clock.now_ns if self.in_flight < self.concurrency else NEVER_NS
+                return batch.arrivals[batch.next]
+            self.reading += 1
+        return UNKNOWN_NS
+
+    cdef int arrive_next(self) except -1 nogil:
+        cdef Batch* batch = self.batch_of(self.reading)
+        cdef Request* request
+        if not self.concurrency:
+            self.clock.move_to(max(batch.arrivals[batch.next], self.clock.now_ns))
+        with gil:
+            request = self.make_request(self.reading, batch.next)
+        batch.next += 1
+        return self.start(request)
+
+    cdef int start(self, Request* request) except -1 nogil:
+        """A request arrives: the routers choose a worker."""
+        cdef int64_t* times = request.times
+        cdef Row* row = <Row*>request.row
+        cdef Batch* batch = self.batch_of(request.batch)
+        self.in_flight += 1
+        self.arrived += 1
+        times[ARRIVAL] = self.clock.now_ns
+        times[QUEUE_NS] = times[FETCH_NS] = times[PREFILL_NS] = 0
+        times[COMPUTED_TOKENS] = times[PREEMPTIONS] = times[DECLINED_BLOCKS] = times[READMITTED_BLOCKS] = 0
+        row.blocks = <int32_t>(batch.offsets[request.index + 1] - batch.offsets[request.index])
+        row.best_blocks = row.predicted_blocks = -1
+        self.enter(request)
+        self.pass_on()
+        if self.dispatcher is not None:
+            request.worker = self.choose_worker(request.keys, request.blocks, row, request.index)
+        row.worker = request.worker
+        times[ROUTED_AT] = self.clock.now_ns
+        return (<Worker>self.worker_of[request.worker]).arrive(request)
+
+    cdef int ring(self) except -1 nogil:
+        """The next alarm rings."""
+        cdef Alarm alarm
+        cdef PyObject* worker
+        self.clock.pop(&alarm)
+        if alarm.kind == STEP_ENDS:
+            worker = self.worker_of[alarm.worker]
+            (<Worker>worker).end_step()
+            if (<Worker>worker).idle_steps > self.stall_steps:
+                self.stop_stalled()
+        elif alarm.kind == ARRIVES:
+            self.start(<Request*>alarm.data)
+        else:
+            self.take_sample(alarm.time_ns)
+        return 0
+
+    cdef int take_sample(self, int64_t time_ns) except -1 nogil:
+        """The next one follows as long as there is something to see."""
+        with gil:
+            self.sampler(time_ns)
+        if self.in_flight or self.next_arrival_ns() != UNKNOWN_NS:
+            self.clock.push(time_ns + self.sample_ns, SAMPLES, 0, 0)
+        return 0
+
+    cdef int move(self) except -1 nogil:
+        """Transfers end."""
+        cdef int64_t handle, owner, end_ns
+        cdef int32_t write
+        cdef PyObject* worker
+        cdef Request* request
+        self.clock.move_to(self.transfers.next_ns())
+        self.transfers.advance(self.clock.now_ns)
+        while self.transfers.pop_done(&handle, &owner, &end_ns):
+            if not owner & 1:
+                request = <Request*>owner
+                (<Worker>self.worker_of[request.worker]).fetched(request)
+                continue
+            write = <int32_t>(owner >> 1)
+            request = self.traffic.writes[write].request
+            worker = self.worker_of[self.traffic.writes[write].worker]
+            (<Worker>worker).mover.write_ended(write)
+            (<Worker>worker).written(request)
+            self.pass_on()
+        return 0
+
+    cdef int stop_at_limit(self) except -1 nogil:
+        self.clock.move_to(self.stop_ns)
+        self.is_stopped = True
+        with gil:
+            self.stopped = "time limit"
+        return 0
+
+    cdef int stop_stalled(self) except -1 nogil:
+        self.is_stopped = True
+        with gil:
+            self.stopped = "no progress"
+        return 0
+
+    def stop(self, str why):
+        """End the run now."""
+        self.is_stopped = True
+        self.stopped = why
+
+    # -- what the workers tell -----------------------------------------------------------------
+
+    cdef void enter(self, Request* request) noexcept nogil:
+        """The batch of a request is the one at hand."""
+        cdef Batch* batch = self.batch_of(request.batch)
+        self.facts = batch.facts
+        self.request = request.number
+        self.now_ns_of_one = self.clock.now_ns
+        # Of one row only, whose index is taken away again: the time is that of the clock, not of the trace.
+        self.time_ns = &self.now_ns_of_one - request.index
+
+    cdef int tell(self, Request* request) except -1 nogil:
+        cdef PyObject* stack = self.place_of[request.worker]
+        self.enter(request)
+        self.tell_facts(&(<TierStack>stack).request, request.index)
+        (<TierStack>stack).next_use = NULL
+        return 0
+
+    cdef int look_up(self, Request* request) except -1 nogil:
+        """Count what a lookup found, and why the rest is missing."""
+        cdef PyObject* stack = self.place_of[request.worker]
+        cdef Row* row = <Row*>request.row
+        cdef int32_t n = request.blocks
+        cdef int32_t declined = <int32_t>request.times[DECLINED_BLOCKS]
+        row.cacheable_blocks = n
+        row.hit_blocks = (<TierStack>stack).hit
+        row.infinite_hit_blocks = n if self.seen is not None else -1
+        self.count_tiers(<TierStack>stack, n, request.tier_row)
+        if row.hit_blocks < n:
+            self.explain(request.keys, n, (<TierStack>stack).found, row)
+            if self.seen is not None:
+                self.explain_tiers(request.keys, <TierStack>stack, n, row, request.tier_row)
+        request.tier_row[2 * self.levels + DECLINED_AT] = declined
+        row.miss_gap_blocks -= declined
+        row.resident_blocks = (<TierStack>stack).resident
+        return 0
+
+    cdef int store(self, Request* request) except -1 nogil:
+        """Count what became of it."""
+        cdef PyObject* stack = self.place_of[request.worker]
+        cdef Row* row = <Row*>request.row
+        row.stored_blocks = (<TierStack>stack).stored
+        row.evicted_blocks = (<TierStack>stack).evicted
+        row.truncated_blocks = self.note_outcome(request.keys, request.blocks, <TierStack>stack)
+        return 0
+
+    cdef int pass_on(self) except -1 nogil:
+        """Events go to the routers."""
+        cdef int64_t first
+        cdef Moment now
+        if self.log is None:
+            return 0
+        first = self.heard - self.log.forgotten
+        if first == self.log.size:
+            return 0
+        now.request = self.request
+        now.time_ns = self.clock.now_ns
+        if self.dispatcher is not None:
+            self.dispatcher.hear(self.log, max(first, <int64_t>0), now)
+        if debug_build:
+            with gil:
+                self.check_events(max(first, <int64_t>0))
+        self.heard = self.log.forgotten + self.log.size
+        if not self.keep_events:
+            self.log.forget()
+        return 0
+
+    cdef int prefill_is_over(self, Request* request) except -1 nogil:
+        return 0
+
+    cdef int end(self, Request* request) except -1 nogil:
+        """A request is done or rejected; the next turn of its session follows."""
+        cdef Batch* batch = self.batch_of(request.batch)
+        cdef Request* turn
+        batch.left -= 1
+        self.in_flight -= 1
+        self.ended += 1
+        if request.session >= 0 and self.turns[request.session].first != NULL:
+            turn = self.turns[request.session].first
+            leave(&self.turns[request.session], turn)
+            self.clock.push(self.clock.now_ns + turn.wait_ns, ARRIVES, 0, <int64_t>turn)
+        request.next = self.pool
+        self.pool = request
+        return 0
