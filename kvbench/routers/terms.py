@@ -35,7 +35,7 @@ class Load:
     requests those ``prefilling``, and the ``prefill_blocks`` of these, less what the index had predicted to hit.
     Other routers' requests are in it once they have been heard of.
 
-    Published by the workers, ``age_requests`` and ``age_ns`` ago: requests ``waiting`` (they are prefilled) and
+    Published by the workers, ``age_requests`` ago: requests ``waiting`` (they are prefilled) and
     ``running`` (they decode), ``used_blocks`` of requests in flight, and ``kv_usage``, their share of the
     capacity (float64, at most 1; all 0 without bound).
 
@@ -68,11 +68,6 @@ class Load:
     def age_requests(self) -> int:
         """Requests since the workers published."""
         return self._view.age_requests
-
-    @property
-    def age_ns(self) -> int:
-        """Time of the trace since the workers published."""
-        return self._view.age_ns
 
     def signal(self, name: str) -> Ints | Floats:
         """The figures called ``name``, one of SIGNALS."""

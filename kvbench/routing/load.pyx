@@ -79,11 +79,6 @@ cdef class LoadView:
         """Requests since the workers published their figures."""
         return self.now.request - self.published.request
 
-    @property
-    def age_ns(self):
-        """Time of the trace since the workers published their figures."""
-        return self.now.time_ns - self.published.time_ns
-
     cdef bint counts(self, const Routed* record, int64_t number) noexcept nogil:
         """Whether the record has been counted here: the router's own, and others' once heard of."""
         return record.router == self.router or (self.sync.length != NEVER and number < self.heard)
