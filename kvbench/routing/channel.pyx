@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from kvbench.cache.events cimport CLEAR, DELETE, INSERT, MOVE, RESTART, Event, EventLog
 from kvbench.memory cimport no_memory
-from kvbench.rng cimport stream_next, stream_seed
+from kvbench.rng cimport stream_seed, stream_uniform
 from kvbench.routing.feed cimport EventFeed
 from kvbench.routing.load cimport Moment, make_span, passed
 
@@ -259,7 +259,7 @@ cdef class EventChannel:
 
     cdef bint chance(self, double share) noexcept nogil:
         """True with odds ``share``; nothing is drawn where there is no choice."""
-        return share > 0 and (stream_next(&self.stream) >> 11) * (1.0 / 9007199254740992.0) < share
+        return share > 0 and stream_uniform(&self.stream) < share
 
     cdef int grow(self) except -1 nogil:
         cdef int64_t number, room = max(<int64_t>64, 2 * self.room)

@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
 from kvbench.memory cimport Int32Memory
-from kvbench.rng cimport stream_below, stream_next, stream_seed
+from kvbench.rng cimport stream_below, stream_seed, stream_uniform
 from kvbench.routing.load cimport LoadView
 
 from kvbench.errors import PolicyError
@@ -47,7 +47,7 @@ cdef class RandomStream:
 
     def uniform(self):
         """An even draw from [0, 1)."""
-        return (stream_next(&self.stream) >> 11) * (1.0 / 9007199254740992.0)
+        return stream_uniform(&self.stream)
 
 
 cdef class RouterPolicy:
