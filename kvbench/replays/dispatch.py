@@ -12,7 +12,6 @@ from kvbench.routing import (
     EventChannel,
     EventFeed,
     KvbmIndex,
-    Lag,
     MirrorPredictor,
     RouterContext,
     RouterPolicy,
@@ -25,7 +24,6 @@ from kvbench.units import parse_lag
 
 if TYPE_CHECKING:
     from kvbench.replays.plan import Plan
-    from kvbench.routeconfig import LagText
     from kvbench.trace.reader import Trace
 
 
@@ -81,16 +79,16 @@ def _make_view(
     if index.capacity is not None:
         predictor = MirrorPredictor(own, capacity=_mirror_blocks(plan, index.capacity, context.block_tokens))
     elif index.predicts:
-        predictor = TimedPredictor(own, ttl=make_lag(index.lifetime))
+        predictor = TimedPredictor(own, ttl=parse_lag(index.lifetime))
     if index.mode == "approximate":
         return RouterView(router, own, predictor=predictor)
     if channel.is_ideal:
         return RouterView(router, own, predictor=predictor, hears=True)
     events = EventChannel(
         EventFeed(own),
-        coalesce=make_lag(channel.coalesce),
-        delay=make_lag(channel.delay),
-        cycle=make_lag(channel.cycle),
+        coalesce=parse_lag(channel.coalesce),
+        delay=parse_lag(channel.delay),
+        cycle=parse_lag(channel.cycle),
         batch=channel.batch,
         loss=channel.loss,
         duplication=channel.duplication,
@@ -111,17 +109,11 @@ def _mirror_blocks(plan: Plan, capacity: int | str, block_tokens: int | None) ->
 
 
 def _load_settings(load: LoadConfig) -> dict[str, Any]:
-    settings: dict[str, Any] = {"prefill_share": load.prefill_share, "period": make_lag(load.period)}
+    settings: dict[str, Any] = {"prefill_share": load.prefill_share, "period": parse_lag(load.period)}
     for name in ("window", "sync"):
         if getattr(load, name) is not None:
-            settings[name] = make_lag(getattr(load, name))
+            settings[name] = parse_lag(getattr(load, name))
     return settings
-
-
-def make_lag(text: LagText) -> Lag:
-    """A lag of the core from its text."""
-    lag = parse_lag(str(text))
-    return Lag(ns=lag.ns) if lag.ns else Lag(requests=lag.requests)
 
 
 def routing_columns(plan: Plan, trace: Trace) -> tuple[str, ...]:

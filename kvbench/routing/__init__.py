@@ -17,7 +17,7 @@ from kvbench.routing.channel import EventChannel
 from kvbench.routing.dispatcher import Dispatcher
 from kvbench.routing.feed import EventFeed
 from kvbench.routing.index import KvbmIndex
-from kvbench.routing.load import Lag, LoadView
+from kvbench.routing.load import LoadView
 from kvbench.routing.policy import PythonRouter, RandomStream, RouterContext, RouteRequest, RouterPolicy
 from kvbench.routing.predictor import MirrorPredictor, TimedPredictor
 from kvbench.routing.view import RouterView
@@ -27,7 +27,6 @@ __all__ = [
     "EventChannel",
     "EventFeed",
     "KvbmIndex",
-    "Lag",
     "LoadView",
     "MirrorPredictor",
     "PythonRouter",

@@ -18,7 +18,7 @@ from kvbench.rng cimport stream_seed, stream_uniform
 from kvbench.routing.feed cimport EventFeed
 from kvbench.routing.load cimport Moment, make_span, passed
 
-from kvbench.routing.load import Lag
+from kvbench.units import AT_ONCE
 
 cdef enum:
     ALL = 0x7fffffffffffffff
@@ -29,7 +29,7 @@ cdef class EventChannel:
     """Brings events to ``feed``.
 
     ``coalesce``, ``delay``, ``cycle``  how long a worker collects, a message travels, and the router waits between two
-                 looks at what has arrived: a :class:`kvbench.routing.Lag` each.
+                 looks at what has arrived: a :class:`kvbench.units.Lag` each.
     ``batch``    events that the router reads in a cycle; 0: all.
     ``loss``, ``duplication``, ``reorder``  shares of messages that are lost, come twice, come after the next one.
     ``seed``     of the draws.
@@ -38,7 +38,7 @@ cdef class EventChannel:
     which something was read.
     """
 
-    def __cinit__(self, EventFeed feed, *, coalesce=Lag(requests=0), delay=Lag(requests=0), cycle=Lag(requests=0),
+    def __cinit__(self, EventFeed feed, *, coalesce=AT_ONCE, delay=AT_ONCE, cycle=AT_ONCE,
                   int64_t batch=0, double loss=0, double duplication=0, double reorder=0, uint64_t seed=0):
         self.feed = feed
         self.sources = feed.count

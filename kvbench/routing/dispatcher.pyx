@@ -11,7 +11,7 @@ from kvbench.routing.load cimport LoadLedger, Moment, Routed
 from kvbench.routing.policy cimport RouteQuery
 from kvbench.routing.view cimport RouterView
 
-from kvbench.routing.load import Lag
+from kvbench.units import Lag
 
 DEFAULT_WINDOW = 8
 """Requests in flight at a worker on the average, unless the window is set."""

@@ -61,4 +61,4 @@ cdef class LoadLedger:
 
 
 cdef bint passed(Span span, Moment since, Moment now) noexcept nogil
-cdef Span make_span(object length) except *
+cdef Span make_span(object lag) except *

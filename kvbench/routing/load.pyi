@@ -2,13 +2,7 @@ from collections.abc import Sequence
 from typing import Self, final
 
 from kvbench.memory import Int64Memory
-
-class Lag:
-    __slots__ = ("ns", "requests")
-
-    requests: int | None
-    ns: int | None
-    def __init__(self, requests: int | None = None, ns: int | None = None) -> None: ...
+from kvbench.units import Lag
 
 @final
 class LoadView:

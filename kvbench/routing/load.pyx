@@ -16,21 +16,15 @@ from libc.string cimport memcpy
 
 from kvbench.memory cimport Int64Memory, no_memory
 
-
-class Lag:
-    """How long something takes: ``requests``, or ``ns`` of the trace's clock; neither: it never ends."""
-
-    __slots__ = ("ns", "requests")
-
-    def __init__(self, requests: int | None = None, ns: int | None = None) -> None:
-        self.requests = requests
-        self.ns = ns
+from kvbench.units import AT_ONCE
+from kvbench.units import NEVER as never
 
 
-cdef Span make_span(object length) except *:
+cdef Span make_span(object lag) except *:
+    """The span of a :class:`kvbench.units.Lag`."""
     cdef Span span
-    span.timed = length.ns is not None
-    span.length = length.ns if length.ns is not None else length.requests if length.requests is not None else NEVER
+    span.timed = lag.ns is not None
+    span.length = NEVER if lag.length is None else lag.length
     return span
 
 
@@ -121,10 +115,10 @@ cdef class LoadLedger:
     ``window``  how long a request is in flight; it is prefilled for ``prefill_share`` of that.
     ``sync``    after what time routers hear of each other's requests.
     ``period``  between two publications of the workers' figures.
-    Each is a :class:`Lag`. Memory is bounded by the requests in flight or unheard of.
+    Each is a :class:`kvbench.units.Lag`. Memory is bounded by the requests in flight or unheard of.
     """
 
-    def __cinit__(self, list views, *, window, double prefill_share=0.25, sync=Lag(), period=Lag(requests=0)):
+    def __cinit__(self, list views, *, window, double prefill_share=0.25, sync=never, period=AT_ONCE):
         cdef int32_t i
         cdef LoadView view
         self.views = views
