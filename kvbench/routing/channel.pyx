@@ -83,6 +83,7 @@ cdef class EventChannel:
         """Take over the events of ``log`` from position ``start`` on, which happen now."""
         cdef int64_t i
         cdef Outbox* box
+        self.send_due(now)
         for i in range(start, log.size):
             if log.events[i].kind == CLEAR and self.starts_again(log, i):
                 # It loses what it had to send, and numbers from 0.
@@ -159,6 +160,11 @@ cdef class EventChannel:
 
     cdef int advance(self, Moment now) except -1 nogil:
         """Bring to the index what has arrived by now."""
+        self.send_due(now)
+        return self.read_events(now, self.allowance(now))
+
+    cdef int send_due(self, Moment now) except -1 nogil:
+        """Send what has been collected for long enough. The clock may have gone on since it was."""
         cdef int32_t worker
         cdef Moment at
         while self.first_collecting < self.count_collecting:
@@ -167,14 +173,14 @@ cdef class EventChannel:
             if not passed(self.coalesce, at, now):
                 break
             self.first_collecting += 1
-            if self.coalesce.timed:
+            if self.coalesce.timed and self.coalesce.length:
                 at.time_ns += self.coalesce.length
                 at.request = now.request
-            else:
+            elif self.coalesce.length:
                 at.request += self.coalesce.length
                 at.time_ns = now.time_ns
             self.send(worker, at)
-        return self.read_events(now, self.allowance(now))
+        return 0
 
     cdef int send(self, int32_t worker, Moment at) except -1 nogil:
         """Send what a worker has collected."""
