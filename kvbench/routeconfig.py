@@ -110,7 +110,7 @@ class ChannelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class LoadConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What load is in order replay, and how old its figures are (semantics §8.3).
 
-    ``window``         lag for which a request is in flight; None: 8 requests a worker.
+    ``window``         lag for which a request is in flight in order replay; None: 8 requests a worker.
     ``prefill_share``  of the window, for which it waits and is prefilled.
     ``period``         lag between two publications of the workers' figures.
     ``sync``           lag after which routers hear of each other's requests; None: ``never``.
@@ -121,13 +121,17 @@ class LoadConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     period: LagText = 0
     sync: LagText | None = None
 
-    def check(self, routers: int) -> None:
-        """Raise ConfigError for a setting that is out of range or has no effect."""
+    def check(self, routers: int, *, timed: bool = False) -> None:
+        """Raise ConfigError for a setting that is out of range or has no effect; ``timed`` replay knows when
+        requests end."""
         for name in ("window", "period", "sync"):
             if getattr(self, name) is not None:
                 _check_lag(getattr(self, name), f"--load: {name}", may_be_never=name == "sync")
         if not 0 <= self.prefill_share <= 1:
             raise ConfigError(f"--load: prefill_share = {self.prefill_share:g} must be a share from 0 to 1")
+        for name in ("window", "prefill_share"):
+            if timed and getattr(self, name) != getattr(LoadConfig(), name):
+                raise ConfigError(f"--load: {name} has no effect with --compute, which says when requests end")
         if self.sync is not None and routers == 1:
             raise ConfigError("--load: sync has no effect with one router; give --routers")
 
@@ -184,9 +188,15 @@ def routing_tables(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_routing(
-    routers: int | None, index: IndexConfig | None, channel: ChannelConfig | None, load: LoadConfig | None
+    routers: int | None,
+    index: IndexConfig | None,
+    channel: ChannelConfig | None,
+    load: LoadConfig | None,
+    *,
+    timed: bool = False,
 ) -> None:
-    """Raise ConfigError for a setting that is out of range or has no effect beside the others."""
+    """Raise ConfigError for a setting that is out of range or has no effect beside the others, or in ``timed``
+    replay."""
     if routers is not None and not 1 <= routers <= MAX_ROUTERS:
         raise ConfigError(f"--routers = {routers} must be from 1 to {MAX_ROUTERS:,}")
     if index is not None:
@@ -196,4 +206,4 @@ def check_routing(
         if index is not None and not index.hears_events:
             raise ConfigError(f"--event-channel has no effect with --index {index.mode}, which hears no events")
     if load is not None:
-        load.check(routers or 1)
+        load.check(routers or 1, timed=timed)

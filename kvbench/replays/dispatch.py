@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from kvbench.trace.reader import Trace
 
 
-def make_dispatcher(plan: Plan, *, dense: bool, capacity_blocks: int | None, block_tokens: int | None) -> Dispatcher:
+def make_dispatcher(
+    plan: Plan, *, dense: bool, capacity_blocks: int | None, block_tokens: int | None, timed: bool = False
+) -> Dispatcher:
     """The routers of ``plan``, which has several workers.
 
     ``dense``            whether keys are dense block ids.
     ``capacity_blocks``  of a worker's fastest tier; None without bound.
+    ``timed``            whether the dispatcher will be told when requests end.
     """
     config = plan.config
     groups = [(tier.group, tier.ranks) for tier in plan.tiers or ()] or [(1, 1)]
@@ -55,7 +58,7 @@ def make_dispatcher(plan: Plan, *, dense: bool, capacity_blocks: int | None, blo
             continue
         own = KvbmIndex(config.workers, dense, groups, counts_copies=index.copies == "count", predicts=index.predicts)
         views.append(_make_view(plan, router, own, channel, context, stream_seed(config.seed, f"events of {name}")))
-    return Dispatcher(truth, views, **_load_settings(config.load or LoadConfig()))
+    return Dispatcher(truth, views, timed=timed, **_load_settings(config.load or LoadConfig()))
 
 
 def make_router(plan: Plan, context: RouterContext) -> RouterPolicy:

@@ -6,7 +6,9 @@ feed.pyx         numbered events: doubled, late, missing
 channel.pyx      the way of events to an index, which takes time and may lose some
 predictor.pyx    what a router believes of its own decisions
 view.pyx         one router with its index
-load.pyx         what routers know of the workers' load
+load.pyx         what a router knows of the workers' load
+ledger.pyx       the requests in flight, and who hears of them when, in order replay
+clockledger.pyx  the same as timed replay tells it
 policy.pyx       the base class, and the one that Python routers derive from
 dispatcher.pyx   the routers of a cluster, each with its own view
 simple.pyx       round-robin, random

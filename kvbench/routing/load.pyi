@@ -1,8 +1,6 @@
-from collections.abc import Sequence
 from typing import Self, final
 
 from kvbench.memory import Int64Memory
-from kvbench.units import Lag
 
 @final
 class LoadView:
@@ -33,15 +31,3 @@ class LoadView:
     def used_blocks(self) -> Int64Memory: ...
     @property
     def age_requests(self) -> int: ...
-
-@final
-class LoadLedger:
-    def __new__(
-        cls,
-        views: Sequence[LoadView],
-        *,
-        window: Lag,
-        prefill_share: float = 0.25,
-        sync: Lag = ...,
-        period: Lag = ...,
-    ) -> Self: ...
