@@ -144,7 +144,14 @@ def _hashing() -> Iterator[RouterPolicySpec]:
         "kvbench.routers.rings:BoundedHash",
         "the start of the prompt, or the session, on a ring of workers with bounded loads",
         params=(
-            Param("by", str, "prefix", "what is hashed", choices=("prefix", "session")),
+            Param(
+                "by",
+                str,
+                "prefix",
+                "what is hashed",
+                choices=("prefix", "session"),
+                needs=(("session", "session_id"),),
+            ),
             Param("prefix_tokens", int, 256, "tokens at the start, in whole blocks", minimum=1),
             bounds,
             replicas,
@@ -315,7 +322,7 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
         "long matches where they match, others where a window's cost is lowest",
         params=(
             Param("match_threshold", float, 0.5, "share of the prompt", minimum=0, maximum=1),
-            weight("window_s", 180.0, "seconds of the window"),
+            Param("window_s", float, 180.0, "seconds of the window", minimum=1e-9),
             Param("decode_tokens", int, 45, "expected of an answer", minimum=0),
             weight("slowness", 2.5, "of the GPU, an A6000 being 1"),
         ),
@@ -331,7 +338,7 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
             Param("max_load", float, 100.0, "requests that count as full", minimum=1e-9),
             Param("min_tokens", float, 1_000.0, "least bucket of a user's tokens", minimum=1e-9),
             weight("max_tokens", 8_000.0, "most tokens of a user while there is none"),
-            weight("window_s", 300.0, "seconds that tokens count"),
+            Param("window_s", float, 300.0, "seconds that tokens count", minimum=1e-9),
         ),
         source=AIBRIX_SOURCE,
         uses=("tenant",),

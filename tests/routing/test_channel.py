@@ -269,6 +269,13 @@ class LeastPlugin:
         ({"event_channel": "hurry=1"}, "unknown key 'hurry'"),
         ({"load": "sync=0"}, "sync has no effect with one router"),
         ({"routers": 0}, "--routers = 0"),
+        ({"index": "approximate,ttl=0s"}, "ttl = 0s keeps nothing"),
+        ({"event_channel": "delay=never"}, "delay = never must be a number of requests, or a time"),
+        ({"router": "aibrix-preble,window_s=0"}, "window_s = '0' is below"),
+        ({"router": "aibrix-vtc,window_s=0"}, "window_s = '0' is below"),
+        ({"router": "aibrix-vtc,min_tokens=9000"}, "min_tokens = 9000 is above max_tokens = 8000"),
+        ({"router": "session-sticky"}, "session-sticky needs session_id, which"),
+        ({"router": "consistent-hash,by=session"}, "consistent-hash: by = session needs session_id, which"),
     ],
 )
 def test_a_setting_that_is_wrong_or_has_no_effect_is_refused(make_trace, given_settings, message):
