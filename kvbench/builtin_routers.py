@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIE_RULES = ("random", "first", "turns", "least-requests", "least-assigned")
+"""``random``: an even draw. ``first``: the lowest number. ``turns``: the next one after the worker that won
+the last tie. ``least-requests``: the fewest in flight, then an even draw. ``least-assigned``: the fewest
+tokens assigned since the start, then an even draw."""
+
 SIGNALS = (
     *("requests", "tokens", "blocks", "prefilling", "prefill_blocks"),
     *("waiting", "running", "used_blocks", "kv_usage"),
     *("assigned_requests", "assigned_tokens", "assigned_blocks"),
 )
+"""Names of the figures of :class:`kvbench.routers.terms.Load`, for parameters that choose one."""
+
 TIES = Param("ties", str, "random", "who of equal workers", choices=TIE_RULES)
 SCORERS = {
     "prefix": "overlap over the blocks of the prompt, as an approximate index guesses it",

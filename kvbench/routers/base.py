@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class Router(PythonRouter):
     """A router that scores all workers at once. Override ``score``: the highest score wins, and ``ties``
-    says who does among equal ones (a rule of :data:`kvbench.routers.ties.RULES`).
+    says who does among equal ones (a rule of :data:`kvbench.builtin_routers.TIE_RULES`).
 
     Read-only arrays with a figure a worker, the same objects for every request, their contents
     those of the request at hand:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class LeastLoaded(Router):
     """The worker with the least of one figure of load.
 
-    ``signal``  which: a name of :data:`kvbench.routers.terms.SIGNALS`.
+    ``signal``  which: a name of :data:`kvbench.builtin_routers.SIGNALS`.
 
     Source: folklore; least-request, least-gpu-cache and their like of AIBrix are this with another signal.
     """

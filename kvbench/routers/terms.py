@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Int32s = npt.NDArray[np.int32]
 
-SIGNALS = (
-    *("requests", "tokens", "blocks", "prefilling", "prefill_blocks"),
-    *("waiting", "running", "used_blocks", "kv_usage"),
-    *("assigned_requests", "assigned_tokens", "assigned_blocks"),
-)
-"""Names of the figures of :class:`Load`, for parameters that choose one."""
-
 
 class Load:
     """What a router knows of the load: read-only int64 arrays with a figure a worker, the same objects all
@@ -70,7 +63,7 @@ class Load:
         return self._view.age_requests
 
     def signal(self, name: str) -> Ints | Floats:
-        """The figures called ``name``, one of SIGNALS."""
+        """The figures called ``name``, one of :data:`kvbench.builtin_routers.SIGNALS`."""
         figures: Ints | Floats = getattr(self, name)
         return figures
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import kvbench
+from kvbench.builtin_routers import TIE_RULES
 from kvbench.errors import PolicyError
 from kvbench.plugins import Distribution, load_registry
 from kvbench.routers import Router
-from kvbench.routers.ties import RULES
 from kvbench.routing import RouterContext
 from kvbench.specs import Param, RouterPolicySpec
 
@@ -57,7 +57,7 @@ class Watching(Router):
 class Plugin:
     @kvbench.hookimpl
     def kvbench_router_policies(self):
-        ties = Param("ties", str, "random", "who of equal workers", choices=RULES)
+        ties = Param("ties", str, "random", "who of equal workers", choices=TIE_RULES)
         yield RouterPolicySpec("longest", Longest, "longest prefix", params=(ties,))
         yield RouterPolicySpec("watching", Watching, "keeps what it sees", uses=("session_id",))
 
