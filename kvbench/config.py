@@ -17,7 +17,8 @@ from kvbench.errors import ConfigError
 from kvbench.pairs import key_values
 from kvbench.plugins import did_you_mean
 from kvbench.presets import with_preset
-from kvbench.routeconfig import ROUTING_TABLES, ChannelConfig, IndexConfig, LoadConfig, check_routing, routing_tables
+from kvbench.routeconfig import ROUTING_TABLES, ChannelConfig, IndexConfig, LoadConfig, check_routing
+from kvbench.tables import option_of, typed_tables
 from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, check_place, parse_tier
 from kvbench.units import MAX_TOKENS
 
@@ -132,14 +133,14 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         for name in ("workers", "block_tokens", "workers_per_host", "tp", "timeline_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"{option(name)} = {value} must be at least 1")
+                raise ConfigError(f"{option_of(name)} = {value} must be at least 1")
         if self.block_tokens is not None and self.block_tokens > MAX_TOKENS:
             raise ConfigError(f"--block-tokens = {self.block_tokens} must be at most {MAX_TOKENS:,}")
         if self.shared_blocks < 0:
             raise ConfigError(f"--shared-blocks = {self.shared_blocks} must not be negative")
         for name in ("router", "routers", *ROUTING_TABLES):
             if self.workers == 1 and getattr(self, name) is not None:
-                raise ConfigError(f"{option(name)} has no effect with one worker; give --workers, or leave it out")
+                raise ConfigError(f"{option_of(name)} has no effect with one worker; give --workers, or leave it out")
         check_routing(self.routers, self.index, self.event_channel, self.load)
         if self.tiers is None:
             self._check_without_tiers()
@@ -151,7 +152,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             if self.model is None and getattr(self, name) not in (None, False, 1):
                 if name == "tp" and self.tiers and any(tier.scope == "rank" for tier in self.tiers):
                     continue
-                raise ConfigError(f"{option(name)} has no effect without --model")
+                raise ConfigError(f"{option_of(name)} has no effect without --model")
         if self.store_output and self.tails == "keep":
             raise ConfigError("--store-output goes on from the last full block; it has no meaning with --tails keep")
         files = [path for path in (self.output, self.events, self.timeline) if path is not None]
@@ -172,7 +173,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         defaults = RunConfig()
         for name in TELLS_OF_TIERS:
             if getattr(self, name) != getattr(defaults, name):
-                raise ConfigError(f"{option(name)} has no effect without tiers; give --tier or --preset")
+                raise ConfigError(f"{option_of(name)} has no effect without tiers; give --tier or --preset")
 
     def _check_tiers(self, tiers: list[TierConfig]) -> None:
         if self.capacity != "infinite" or self.policy is not None:
@@ -224,7 +225,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ConfigError(f"--prefill-tokens-per-s = {rate:g} must be a positive, finite rate")
         for name in ("devices", "prefill_tokens_per_s"):
             if getattr(self, name) is not None and all(tier.device is None for tier in tiers):
-                raise ConfigError(f"{option(name)} has no effect: no tier has a device")
+                raise ConfigError(f"{option_of(name)} has no effect: no tier has a device")
 
     @property
     def is_matrix(self) -> bool:
@@ -259,11 +260,6 @@ TELLS_OF_TIERS = (
 """Settings that mean nothing without tiers."""
 
 
-def option(name: str) -> str:
-    """The command-line option of a configuration key."""
-    return "--" + name.replace("_", "-")
-
-
 def parse_part(choice: PartChoice, setting: str) -> tuple[str, dict[str, ParamValue]]:
     """Name and parameters of a part from ``name,key=value`` or from a TOML table with ``name``."""
     if isinstance(choice, dict):
@@ -290,7 +286,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
             raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
     if "tiers" in settings and isinstance(settings["tiers"], (list, tuple)):
         settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
-    settings |= routing_tables(settings)
+    settings |= typed_tables(settings, ROUTING_TABLES, where)
     if isinstance(settings.get("preset"), str):
         settings = with_preset(settings)
     capacity = settings.get("capacity")

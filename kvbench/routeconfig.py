@@ -6,13 +6,12 @@ at once.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal
 
 import msgspec
 
 from kvbench.errors import ConfigError
-from kvbench.pairs import key_values
-from kvbench.plugins import did_you_mean
+from kvbench.tables import TableKind
 from kvbench.units import Lag, parse_lag
 
 LagText = int | str
@@ -148,43 +147,12 @@ def _check_lag(lag: LagText, setting: str, *, may_be_never: bool = False) -> Lag
     return found
 
 
-T = TypeVar("T", IndexConfig, ChannelConfig, LoadConfig)
-
-
-def parse_table(text: str, kind: type[T], option: str, *, first: str | None = None) -> dict[str, Any]:
-    """The table of an option ``key=value,…``; the first value is that of key ``first`` if it has no key of its own."""
-    head, *rest = text.split(",")
-    if first is not None and "=" not in head:
-        head = f"{first}={head}"
-    table = key_values([head, *rest], f"{option} {text}")
-    for key, value in table.items():
-        if key not in kind.__struct_fields__:
-            raise ConfigError(f"{option} {text}: unknown key {key!r}; {did_you_mean(key, kind.__struct_fields__)}")
-        hint = get_type_hints(kind)[key]
-        if get_origin(hint) is Literal and value not in get_args(hint):
-            raise ConfigError(f"{option} {text}: unknown {key} {value!r}; {did_you_mean(value, get_args(hint))}")
-    try:
-        typed = msgspec.to_builtins(msgspec.convert(table, kind, strict=False))
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{option} {text}: {error}") from None
-    return {name: typed[name] for name in table}
-
-
-ROUTING_TABLES: dict[str, type[Any]] = {"index": IndexConfig, "event_channel": ChannelConfig, "load": LoadConfig}
+ROUTING_TABLES = {
+    "index": TableKind(IndexConfig, first="mode"),
+    "event_channel": TableKind(ChannelConfig),
+    "load": TableKind(LoadConfig),
+}
 """Settings that are tables of a run file."""
-
-
-def routing_tables(settings: dict[str, Any]) -> dict[str, Any]:
-    """Those of ``settings`` that are ROUTING_TABLES, as tables; they may be typed as ``key=value,…``."""
-    tables = {}
-    for name, kind in ROUTING_TABLES.items():
-        given = settings.get(name)
-        if isinstance(given, str):
-            option = "--" + name.replace("_", "-")
-            tables[name] = parse_table(given, kind, option, first="mode" if kind is IndexConfig else None)
-        elif isinstance(given, kind):
-            tables[name] = msgspec.to_builtins(given)
-    return tables
 
 
 def check_routing(

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kvbench.config import NOT_PART_OF_RESULT, RunConfig, option
+from kvbench.config import NOT_PART_OF_RESULT, RunConfig
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.outputs import output_column
 from kvbench.replays.parts import ChosenPart, check_columns, choose, choose_tokens, parse_capacity
 from kvbench.replays.tierplan import TierPlan, plan_tiers
-from kvbench.routeconfig import IndexConfig, parse_table
+from kvbench.routeconfig import IndexConfig
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
+from kvbench.tables import option_of, parse_table
 from kvbench.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -194,7 +195,9 @@ def _layout(config: RunConfig, trace: Trace) -> KvLayout | None:
 def _single(value: Any, name: str) -> Any:
     """The one value of a setting that may have several elsewhere."""
     if isinstance(value, list):
-        raise ConfigError(f"{option(name)} = {value}: one replay has one {name}; kvbench.replay_matrix takes several")
+        raise ConfigError(
+            f"{option_of(name)} = {value}: one replay has one {name}; kvbench.replay_matrix takes several"
+        )
     return value
 
 
@@ -212,11 +215,11 @@ def _check_effects(config: RunConfig, trace: Trace) -> None:
         for name in TELLS_OF_IDS:
             if getattr(config, name) != getattr(defaults, name):
                 raise ConfigError(
-                    f"{option(name)} has no effect on {trace.name}: it has neither block_ids nor token_ids"
+                    f"{option_of(name)} has no effect on {trace.name}: it has neither block_ids nor token_ids"
                 )
     for name in ("tail_rule", "id_kind", "id_scope"):
         if trace.ids == "token_ids" and getattr(config, name) is not None:
-            raise ConfigError(f"{option(name)} has no effect on {trace.name}: it has token_ids, not block_ids")
+            raise ConfigError(f"{option_of(name)} has no effect on {trace.name}: it has token_ids, not block_ids")
 
 
 def _choose_tokens(config: RunConfig, registry: Registry, trace: Trace) -> ChosenPart | None:
