@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 NOT_PART_OF_RESULT = ("trace", "output", "events", "timeline", "force")
 """Keys that say where files are; they stay out of a result's manifest."""
 
+Tails = Literal["drop", "keep"]
+"""What becomes of a partial last block."""
+
 MAX_RETRIES = 1_000
 MAX_TIERS = 64
 
@@ -91,7 +94,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     id_scope: Literal["file", "session", "global"] | None = None
     block_bytes: int | str | None = None
     tokens: PartChoice | None = None
-    tails: Literal["drop", "keep"] = "drop"
+    tails: Tails = "drop"
     shared_blocks: int = 0
     workers: int = 1
     router: PartChoice | list[PartChoice] | None = None
