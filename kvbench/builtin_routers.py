@@ -18,11 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIE_RULES = ("random", "first", "turns", "least-requests", "least-assigned")
+"""``random``: an even draw. ``first``: the lowest number. ``turns``: the next one after the worker that won
+the last tie. ``least-requests``: the fewest in flight, then an even draw. ``least-assigned``: the fewest
+tokens assigned since the start, then an even draw."""
+
 SIGNALS = (
     *("requests", "tokens", "blocks", "prefilling", "prefill_blocks"),
     *("waiting", "running", "used_blocks", "kv_usage"),
     *("assigned_requests", "assigned_tokens", "assigned_blocks"),
 )
+"""Names of the figures of :class:`kvbench.routers.terms.Load`, for parameters that choose one."""
+
 TIES = Param("ties", str, "random", "who of equal workers", choices=TIE_RULES)
 SCORERS = {
     "prefix": "overlap over the blocks of the prompt, as an approximate index guesses it",
@@ -144,7 +150,14 @@ def _hashing() -> Iterator[RouterPolicySpec]:
         "kvbench.routers.rings:BoundedHash",
         "the start of the prompt, or the session, on a ring of workers with bounded loads",
         params=(
-            Param("by", str, "prefix", "what is hashed", choices=("prefix", "session")),
+            Param(
+                "by",
+                str,
+                "prefix",
+                "what is hashed",
+                choices=("prefix", "session"),
+                needs=(("session", "session_id"),),
+            ),
             Param("prefix_tokens", int, 256, "tokens at the start, in whole blocks", minimum=1),
             bounds,
             replicas,
@@ -315,7 +328,7 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
         "long matches where they match, others where a window's cost is lowest",
         params=(
             Param("match_threshold", float, 0.5, "share of the prompt", minimum=0, maximum=1),
-            weight("window_s", 180.0, "seconds of the window"),
+            Param("window_s", float, 180.0, "seconds of the window", minimum=1e-9),
             Param("decode_tokens", int, 45, "expected of an answer", minimum=0),
             weight("slowness", 2.5, "of the GPU, an A6000 being 1"),
         ),
@@ -331,7 +344,7 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
             Param("max_load", float, 100.0, "requests that count as full", minimum=1e-9),
             Param("min_tokens", float, 1_000.0, "least bucket of a user's tokens", minimum=1e-9),
             weight("max_tokens", 8_000.0, "most tokens of a user while there is none"),
-            weight("window_s", 300.0, "seconds that tokens count"),
+            Param("window_s", float, 300.0, "seconds that tokens count", minimum=1e-9),
         ),
         source=AIBRIX_SOURCE,
         uses=("tenant",),

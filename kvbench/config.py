@@ -45,6 +45,9 @@ NOT_PART_OF_RESULT = ("trace", "output", "events", "timeline", "force")
 TABLES = {**ROUTING_TABLES, **SERVING_TABLES}
 """Settings that are tables of a run file."""
 
+Tails = Literal["drop", "keep"]
+"""What becomes of a partial last block."""
+
 GPU = "gpu"
 """The tier that ``capacity`` and ``policy`` of a timed replay speak of."""
 
@@ -119,7 +122,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     id_scope: Literal["file", "session", "global"] | None = None
     block_bytes: int | str | None = None
     tokens: PartChoice | None = None
-    tails: Literal["drop", "keep"] = "drop"
+    tails: Tails = "drop"
     shared_blocks: int = 0
     workers: int = 1
     router: PartChoice | list[PartChoice] | None = None
@@ -178,7 +181,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         for name in ("router", "routers", *ROUTING_TABLES):
             if self.workers == 1 and getattr(self, name) is not None:
                 raise ConfigError(f"{option_of(name)} has no effect with one worker; give --workers, or leave it out")
-        check_routing(self.routers, self.index, self.event_channel, self.load)
+        check_routing(self.routers, self.index, self.event_channel, self.load, timed=self.compute is not None)
         check_clock(self)
         if self.tiers is None:
             self._check_without_tiers()
@@ -351,7 +354,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
         settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
     if isinstance(settings.get("links"), (list, tuple)):
         settings["links"] = [as_table(link, LINK, "--link") for link in settings["links"]]
-    settings |= typed_tables(settings, TABLES)
+    settings |= typed_tables(settings, TABLES, where)
     if isinstance(settings.get("preset"), str):
         settings = with_preset(settings)
     capacity = settings.get("capacity")

@@ -44,3 +44,8 @@ cdef inline uint64_t stream_below(Stream* stream, uint64_t bound) noexcept nogil
         while drawn * bound < threshold:
             drawn = stream_next(stream)
     return mulhi64(drawn, bound)
+
+
+cdef inline double stream_uniform(Stream* stream) noexcept nogil:
+    # An even draw from [0, 1), a multiple of 2⁻⁵³.
+    return (stream_next(stream) >> 11) * (1.0 / 9007199254740992.0)

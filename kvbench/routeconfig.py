@@ -32,7 +32,7 @@ class IndexConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     ``mode``      ``events`` of the workers; ``approximate``: its own decisions, nothing else;
                   ``predictive``: both; ``oracle``: it knows all.
-    ``ttl``       lag after which a decision is forgotten; None: 120s where there are no events, else 2s.
+    ``ttl``       lag after which a decision is forgotten, or ``never``; None: 120s where there are no events, else 2s.
     ``capacity``  or forgotten as an LRU cache of so many blocks of each worker would.
     ``copies``    a worker may hold a block several times: ``set`` (one removal ends all) or ``count``.
     """
@@ -64,7 +64,7 @@ class IndexConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ConfigError(f"--index {self.mode}: {name} goes with approximate or predictive")
         if self.ttl is not None and self.capacity is not None:
             raise ConfigError(f"--index {self.mode}: ttl and capacity both say what is forgotten; give one of them")
-        if self.ttl is not None and not any(_length(self.ttl, f"--index {self.mode}: ttl")):
+        if self.ttl is not None and _check_lag(self.ttl, f"--index {self.mode}: ttl", may_be_never=True).length == 0:
             raise ConfigError(f"--index {self.mode}: ttl = {self.ttl} keeps nothing")
         if self.copies == "count" and self.mode in ("approximate", "oracle"):
             raise ConfigError(f"--index {self.mode}: copies has no effect without events")
@@ -92,13 +92,13 @@ class ChannelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     @property
     def is_ideal(self) -> bool:
         """Whether the index hears of everything at once."""
-        lags = any(any(_length(lag, "")) for lag in (self.coalesce, self.delay, self.cycle))
+        lags = any(parse_lag(lag).length for lag in (self.coalesce, self.delay, self.cycle))
         return not (lags or self.batch or self.loss or self.duplication or self.reorder)
 
     def check(self) -> None:
         """Raise ConfigError for a setting that is out of range."""
         for name in ("coalesce", "delay", "cycle"):
-            _length(getattr(self, name), f"--event-channel: {name}")
+            _check_lag(getattr(self, name), f"--event-channel: {name}")
         if not 0 <= self.batch <= MAX_BATCH:
             raise ConfigError(f"--event-channel: batch = {self.batch} must be from 0 to {MAX_BATCH:,}")
         for name in ("loss", "duplication", "reorder"):
@@ -109,10 +109,10 @@ class ChannelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class LoadConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What load is in order replay, and how old its figures are (semantics §8.3).
 
-    ``window``         lag for which a request is in flight; None: 8 requests a worker.
+    ``window``         lag for which a request is in flight in order replay; None: 8 requests a worker.
     ``prefill_share``  of the window, for which it waits and is prefilled.
     ``period``         lag between two publications of the workers' figures.
-    ``sync``           lag after which routers hear of each other's requests; None: never.
+    ``sync``           lag after which routers hear of each other's requests; None: ``never``.
     """
 
     window: LagText | None = None
@@ -120,25 +120,31 @@ class LoadConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     period: LagText = 0
     sync: LagText | None = None
 
-    def check(self, routers: int) -> None:
-        """Raise ConfigError for a setting that is out of range or has no effect."""
+    def check(self, routers: int, *, timed: bool = False) -> None:
+        """Raise ConfigError for a setting that is out of range or has no effect; ``timed`` replay knows when
+        requests end."""
         for name in ("window", "period", "sync"):
             if getattr(self, name) is not None:
-                _length(getattr(self, name), f"--load: {name}")
+                _check_lag(getattr(self, name), f"--load: {name}", may_be_never=name == "sync")
         if not 0 <= self.prefill_share <= 1:
             raise ConfigError(f"--load: prefill_share = {self.prefill_share:g} must be a share from 0 to 1")
+        for name in ("window", "prefill_share"):
+            if timed and getattr(self, name) != getattr(LoadConfig(), name):
+                raise ConfigError(f"--load: {name} has no effect with --compute, which says when requests end")
         if self.sync is not None and routers == 1:
             raise ConfigError("--load: sync has no effect with one router; give --routers")
 
 
-def _length(lag: LagText, setting: str) -> Lag:
+def _check_lag(lag: LagText, setting: str, *, may_be_never: bool = False) -> Lag:
     try:
-        length = parse_lag(str(lag))
+        found = parse_lag(lag)
     except ConfigError as error:
-        raise ConfigError(f"{setting}: {error}" if setting else str(error)) from None
-    if max(length) > MAX_LAG:
+        raise ConfigError(f"{setting}: {error}") from None
+    if found.length is None and not may_be_never:
+        raise ConfigError(f"{setting} = {lag} must be a number of requests, or a time")
+    if found.length is not None and found.length > MAX_LAG:
         raise ConfigError(f"{setting} = {lag} is out of range")
-    return length
+    return found
 
 
 ROUTING_TABLES = {
@@ -150,9 +156,15 @@ ROUTING_TABLES = {
 
 
 def check_routing(
-    routers: int | None, index: IndexConfig | None, channel: ChannelConfig | None, load: LoadConfig | None
+    routers: int | None,
+    index: IndexConfig | None,
+    channel: ChannelConfig | None,
+    load: LoadConfig | None,
+    *,
+    timed: bool = False,
 ) -> None:
-    """Raise ConfigError for a setting that is out of range or has no effect beside the others."""
+    """Raise ConfigError for a setting that is out of range or has no effect beside the others, or in ``timed``
+    replay."""
     if routers is not None and not 1 <= routers <= MAX_ROUTERS:
         raise ConfigError(f"--routers = {routers} must be from 1 to {MAX_ROUTERS:,}")
     if index is not None:
@@ -162,4 +174,4 @@ def check_routing(
         if index is not None and not index.hears_events:
             raise ConfigError(f"--event-channel has no effect with --index {index.mode}, which hears no events")
     if load is not None:
-        load.check(routers or 1)
+        load.check(routers or 1, timed=timed)

@@ -28,7 +28,8 @@ class Param:
 
     ``type`` is one of bool, int, float, str. ``default`` of ``None`` makes the parameter
     required. ``choices``, ``minimum`` and ``maximum`` bound the values that are accepted; a float
-    must be finite in any case. An ``optional`` one is left out when it is not given.
+    must be finite in any case. An ``optional`` one is left out when it is not given. ``needs`` are pairs of a
+    value and the trace column that it is about; a trace without that is refused.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Param:
     minimum: float | None = None
     maximum: float | None = None
     optional: bool = False
+    needs: tuple[tuple[ParamValue, str], ...] = ()
 
     def parse(self, value: ParamValue, owner: str) -> ParamValue:
         """``value`` (text from the command line, or typed from TOML) as this parameter's type."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -13,6 +14,9 @@ from kvbench.plugins import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}
+"""What values of a type are called; others are tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,31 +36,62 @@ def parse_table(text: str, struct: type[msgspec.Struct], option: str, *, first: 
     head, *rest = text.split(",")
     if first is not None and "=" not in head:
         head = f"{first}={head}"
-    table = key_values([head, *rest], f"{option} {text}")
+    return check_table(key_values([head, *rest], f"{option} {text}"), struct, f"{option} {text}", strict=False)
+
+
+def check_table(
+    table: Mapping[str, Any], struct: type[msgspec.Struct], where: str, *, strict: bool = True
+) -> dict[str, Any]:
+    """``table`` with each value in the type that ``struct`` gives its key; unless ``strict``, from text, too.
+
+    Raises ConfigError, which begins with ``where`` and names the key, for one that is not known or is missing, and
+    for a value that is of another type or none of those that there are.
+    """
     hints = get_type_hints(struct)
+    typed = {}
     for key, value in table.items():
         if key not in struct.__struct_fields__:
-            raise ConfigError(f"{option} {text}: unknown key {key!r}; {did_you_mean(key, struct.__struct_fields__)}")
-        hint = hints[key]
-        if get_origin(hint) is Literal and value not in get_args(hint):
-            raise ConfigError(f"{option} {text}: unknown {key} {value!r}; {did_you_mean(value, get_args(hint))}")
-    try:
-        typed = msgspec.to_builtins(msgspec.convert(table, struct, strict=False))
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{option} {text}: {error}") from None
-    return {name: typed[name] for name in table}
+            raise ConfigError(f"{where}: unknown key {key!r}; {did_you_mean(key, struct.__struct_fields__)}")
+        kinds = _kinds(hints[key])
+        choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+        if choices and isinstance(value, str) and value not in choices:
+            raise ConfigError(f"{where}: unknown {key} {value!r}; {did_you_mean(value, choices)}")
+        try:
+            typed[key] = msgspec.to_builtins(msgspec.convert(value, hints[key], strict=strict))
+        except msgspec.ValidationError:
+            allowed = choices or [WORDS.get(get_origin(kind) or kind, "a table") for kind in kinds]
+            raise ConfigError(f"{where}: {key} = {value!r} must be {' or '.join(allowed)}") from None
+    for field in msgspec.structs.fields(struct):
+        if field.required and field.name not in table:
+            raise ConfigError(f"{where}: {field.name} is missing")
+    return typed
 
 
-def typed_tables(settings: dict[str, Any], kinds: Mapping[str, TableKind]) -> dict[str, Any]:
-    """Those of ``settings`` that are named in ``kinds`` and were typed as an option, or are structures: as tables."""
-    return {name: as_table(settings[name], kind, option_of(name)) for name, kind in kinds.items() if name in settings}
+def _kinds(hint: Any) -> list[Any]:
+    """The types that values of ``hint`` may have, besides None."""
+    if get_origin(hint) in (Literal, list, dict):
+        return [hint]
+    return [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+
+
+def typed_tables(settings: dict[str, Any], kinds: Mapping[str, TableKind], where: str = "") -> dict[str, Any]:
+    """Those of ``settings`` that are named in ``kinds``, as tables; ``where`` says which file they are of."""
+    return {
+        name: as_table(settings[name], kind, where + option_of(name))
+        for name, kind in kinds.items()
+        if name in settings
+    }
 
 
 def as_table(given: Any, kind: TableKind, option: str) -> Any:
-    """``given`` as a table, from an option's text or a structure; anything else stays as it is."""
+    """``given`` as a table that has been checked, from an option's text, a table or a structure; None stays."""
     if isinstance(given, str):
         return parse_table(given, kind.struct, option, first=kind.first)
-    return msgspec.to_builtins(given) if isinstance(given, kind.struct) else given
+    if isinstance(given, dict):
+        return check_table(given, kind.struct, option)
+    if given is not None and not isinstance(given, kind.struct):
+        raise ConfigError(f"{option} = {given!r} must be a table, or a text of the form key=value,…")
+    return msgspec.to_builtins(given)
 
 
 def option_of(name: str) -> str:

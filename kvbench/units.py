@@ -72,14 +72,26 @@ def parse_tokens(text: str) -> int:
 
 
 class Lag(NamedTuple):
-    """How long something takes: so many requests, or nanoseconds of the trace's clock."""
+    """How long something takes: so many ``requests``, or ``ns`` of the trace's clock; neither: it never ends."""
 
-    requests: int = 0
-    ns: int = 0
+    requests: int | None = None
+    ns: int | None = None
+
+    @property
+    def length(self) -> int | None:
+        """The number of requests or nanoseconds; None for one that never ends."""
+        return self.requests if self.ns is None else self.ns
 
 
-def parse_lag(text: str) -> Lag:
-    """A lag from ``100`` or ``10k`` (requests), ``50ms``, ``1.5s``, ``2min`` or ``1h``."""
+AT_ONCE = Lag(requests=0)
+NEVER = Lag()
+
+
+def parse_lag(lag: int | str) -> Lag:
+    """A lag from ``100`` or ``10k`` (requests), ``50ms``, ``1.5s``, ``2min`` or ``1h``; or ``never``."""
+    text = str(lag)
+    if text == "never":
+        return NEVER
     _, unit = split_quantity(text)
     if unit in COUNT_UNITS:
         return Lag(requests=parse_count(text))

@@ -111,8 +111,13 @@ class Fold:
         if sequence is None:
             return
         expected = self.sequences.get(worker, 0)
-        if sequence != expected:
-            raise TraceError(f"worker {worker}: event {sequence} follows event {expected - 1}: events are missing")
+        if sequence < expected:
+            raise TraceError(
+                f"worker {worker}: event {sequence} follows event {expected - 1}: a row is doubled, or out of order"
+            )
+        if sequence > expected:
+            follows = f"follows event {expected - 1}" if expected else "is the first"
+            raise TraceError(f"worker {worker}: event {sequence} {follows}: events are missing")
         self.sequences[worker] = sequence + 1
 
     def keys(self) -> Iterable[tuple[Place, set[int]]]:

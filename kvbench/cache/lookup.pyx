@@ -384,16 +384,6 @@ cdef class StackLookup(StackFrame):
         self.find(first, n, min(skip, n), n)
         return self.hit
 
-    def touch(self, const uint64_t[::1] keys):
-        """``probe``, and what each tier would deliver becomes its most recent, the first block last."""
-        cdef int32_t t, r
-        self.probe(keys)
-        for t in range(self.levels):
-            for r in range(self.level[t].ranks):
-                if self.tiers[t][r].capacity is not None:
-                    self.touch_hits(self.tiers[t][r], t)
-        return self.hit
-
     def touch_found(self):
         """What the last probe found becomes the most recent in those tiers whose recency is that of
         lookups, the first block last."""

@@ -9,7 +9,6 @@ import click
 
 from kvbench.cli.jsonout import print_json
 
-FORMATS = ["vllm", "lmcache", "dynamo"]
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 force_option = click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 
@@ -31,7 +30,7 @@ Examples:
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(FORMATS),
+    metavar="NAME",
     help="vllm: a capture of vLLM's or SGLang's messages; lmcache: an .lct recording; dynamo: JSON lines.  "
     "[default: guessed]",
 )
@@ -88,7 +87,8 @@ def export(source: Path, output: str, **settings: Any) -> None:
 
     The file has one message a frame: 4 bytes of length, big-endian, and a msgpack array of its parts
     (topic, sequence number, payload). Blocks carry no tokens. In a tier that workers share, a change is
-    told by the worker whose request caused it.
+    told by the worker whose request caused it; where a worker has several stores in a tier, an event's
+    group tells them apart.
     """
     from kvbench.atomic import same_file
     from kvbench.errors import OutputError
@@ -96,7 +96,10 @@ def export(source: Path, output: str, **settings: Any) -> None:
 
     if same_file(source, output):
         raise OutputError(f"{output} is the log that is read; give another name")
-    click.echo(f"wrote {output}: {export_events(source, output, **settings):,} messages")
+    report = export_events(source, output, **settings)
+    if report.damage:
+        click.echo(f"{source} is damaged: {report.damage}")
+    click.echo(f"wrote {output}: {report.messages:,} messages")
 
 
 @events.command()

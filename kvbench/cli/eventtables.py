@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvbench.cli.tables import Printer, simple_table
+from kvbench.events.damage import damage_text
 
 if TYPE_CHECKING:
     from kvbench.results.folding import Folded
@@ -36,6 +37,8 @@ def print_stats(stats: dict[str, Any]) -> None:
             f"{heard['messages']:,} messages heard, {heard['lost']:,} lost in {heard['gaps']:,} gaps, "
             f"{heard['late']:,} late, {heard['repeats']:,} repeated, {heard['restarts']:,} restarts"
         )
+    if any(stats["damage"].values()):
+        out.print(f"it is damaged: {damage_text(**stats['damage'])}")
     out.print()
     blocks = simple_table(
         "tier", "stored", "distinct", "again", "removed", "at end", "duplicates", "unheld", title="blocks"

@@ -19,12 +19,13 @@ from kvbench.plugins import did_you_mean
 from kvbench.results.hitrates import TokenSums
 from kvbench.tokens.arrays import token_array, whole_number
 from kvbench.tokens.hashers import USUAL_BLOCK_TOKENS, BlockHasher, SegmentHasher
-from kvbench.units import NS_PER_S
+from kvbench.units import MAX_TOKENS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
+    from kvbench.config import Tails
     from kvbench.engine.chunks import Keys
     from kvbench.plugins import Registry
     from kvbench.tierconfig import PartChoice
@@ -54,7 +55,7 @@ class EngineBase:
         *,
         hashing: ChainHash | PartChoice = "blake3",
         chunk_tokens: int = USUAL_BLOCK_TOKENS,
-        tails: Literal["drop", "keep"] = "drop",
+        tails: Tails = "drop",
         separator: TokenSource | None = None,
         rules: Rules = "strict",
         round_fetch: Literal["down", "up"] = "down",
@@ -71,6 +72,8 @@ class EngineBase:
         **settings: Any,
     ) -> None:
         self.metadata = EngineMetadata() if metadata is None else metadata
+        if not 1 <= (whole_number(chunk_tokens) or 0) <= MAX_TOKENS:
+            raise ConfigError(f"chunk_tokens = {chunk_tokens!r} must be a whole number from 1 to {MAX_TOKENS:,}")
         if round_fetch not in ROUNDINGS:
             raise ConfigError(f"round_fetch = {round_fetch!r} is not one of {', '.join(ROUNDINGS)}")
         if pin_timeout_s is not None and clock is None:

@@ -8,9 +8,10 @@ journal.py    what was heard from each worker: gaps, repeats, restarts
 importer.py   a file of any of these into an events table
 exporter.py   an events table into vLLM's batches
 stats.py      lifetimes and reuse in an events table
+damage.py     rows of a table that are missing or doubled
 """
 
-from kvbench.events.exporter import export_events
+from kvbench.events.exporter import ExportReport, export_events
 from kvbench.events.importer import ImportReport, import_events
 from kvbench.events.vllm import AllBlocksCleared, Batch, BlockRemoved, BlockStored, decode_batch, encode_batch
 
@@ -19,6 +20,7 @@ __all__ = [
     "Batch",
     "BlockRemoved",
     "BlockStored",
+    "ExportReport",
     "ImportReport",
     "decode_batch",
     "encode_batch",

@@ -19,10 +19,12 @@ GPU = "gpu"
 
 
 class CaptureReader:
-    """Reads a file. A worker is a topic and, where batches have one, a data-parallel rank."""
+    """Reads a file. A worker is a topic and, where batches have one, a data-parallel rank. ``block_tokens`` are the
+    sizes of the blocks that were stored."""
 
     def __init__(self) -> None:
         self.unknown: Counter[str] = Counter()
+        self.block_tokens: set[int] = set()
 
     def read(self, path: Path) -> Iterator[Heard]:
         """The messages of a file. Raises TraceError, naming the frame."""
@@ -45,6 +47,7 @@ class CaptureReader:
         self.unknown += batch.unknown
         worker = topic if batch.rank is None else f"{topic}/{batch.rank}"
         changes = [change for event in batch.events for change in _changes(event)]
+        self.block_tokens |= {event.block_size for event in batch.events if isinstance(event, BlockStored)}
         return Heard(worker, number, batch.ts, changes)
 
 

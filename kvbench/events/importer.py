@@ -128,6 +128,8 @@ def _manifest(path: Path, report: ImportReport, journal: Journal, reader: Reader
     imported = {**asdict(report), "file": path.name, "origin_s": journal.origin_s}
     if isinstance(reader, LmcacheReader):
         imported |= {"accesses": reader.accesses, "capacity_bytes": reader.capacities}
+    if isinstance(reader, CaptureReader) and len(reader.block_tokens) == 1:
+        (imported["block_tokens"],) = reader.block_tokens
     return {
         "kvbench": own_version(),
         "imported": imported,

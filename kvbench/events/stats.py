@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvbench.errors import TraceError
-from kvbench.results.folding import event_rows, log_manifest
+from kvbench.events.damage import Damage
+from kvbench.results.folding import log_manifest
 from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -53,14 +54,15 @@ class TierStats:
 def event_stats(source: str | Path) -> dict[str, Any]:
     """Events, workers, and for each tier how long blocks stay and how soon they come back.
 
-    A block that a store has several times is gone when its last copy is. Raises TraceError, naming the
-    file, for one that is no events table.
+    A block that a store has several times is gone when its last copy is. Rows that are doubled count once; how
+    many these are, and how many are missing, is the log's ``damage``. Raises TraceError, naming the file, for one
+    that is no events table.
     """
     path = Path(source)
-    lives = _Lives()
+    lives, damage = _Lives(), Damage()
     try:
         manifest = log_manifest(path)
-        for row in event_rows(path):
+        for row in damage.rows(path):
             lives.take(row)
     except TraceError as error:
         raise TraceError(f"{source}: {error}") from None
@@ -68,6 +70,7 @@ def event_stats(source: str | Path) -> dict[str, Any]:
     return {
         "events": lives.events,
         "workers": len(lives.workers),
+        "damage": damage.to_dict(),
         "heard": None if heard is None else {name: heard[name] for name in HEARD},
         "tiers": lives.tiers(),
     }

@@ -23,7 +23,7 @@ from kvbench.eviction.onevictim cimport OneVictimPolicy
 from kvbench.eviction.queues cimport Mark, queue_move, queue_push, queue_search, queues_make
 from kvbench.eviction.slotlist cimport Node, list_unlink
 from kvbench.eviction.uses cimport Uses, uses_add, uses_init, uses_of, uses_raise, uses_remove, uses_youngest
-from kvbench.rng cimport Stream, stream_below, stream_next, stream_seed
+from kvbench.rng cimport Stream, stream_below, stream_seed, stream_uniform
 
 cdef enum:
     RECENT = 0     # list SR, and the expert SR-LRU
@@ -226,7 +226,7 @@ cdef class Cacheus(OneVictimPolicy):
     # -- the learning rate ---------------------------------------------------------------------
 
     cdef void draw_rate(self) noexcept nogil:
-        self.state.rate = LEAST_RATE + (1 - LEAST_RATE) * ((stream_next(&self.state.stream) >> 11) * 2.0**-53)
+        self.state.rate = LEAST_RATE + (1 - LEAST_RATE) * stream_uniform(&self.state.stream)
 
     cdef void count_access(self, bint hit) noexcept nogil:
         self.state.hits += hit

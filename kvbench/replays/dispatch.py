@@ -12,7 +12,6 @@ from kvbench.routing import (
     EventChannel,
     EventFeed,
     KvbmIndex,
-    Lag,
     MirrorPredictor,
     RouterContext,
     RouterPolicy,
@@ -25,15 +24,17 @@ from kvbench.units import parse_lag
 
 if TYPE_CHECKING:
     from kvbench.replays.plan import Plan
-    from kvbench.routeconfig import LagText
     from kvbench.trace.reader import Trace
 
 
-def make_dispatcher(plan: Plan, *, dense: bool, capacity_blocks: int | None, block_tokens: int | None) -> Dispatcher:
+def make_dispatcher(
+    plan: Plan, *, dense: bool, capacity_blocks: int | None, block_tokens: int | None, timed: bool = False
+) -> Dispatcher:
     """The routers of ``plan``, which has several workers.
 
     ``dense``            whether keys are dense block ids.
     ``capacity_blocks``  of a worker's fastest tier; None without bound.
+    ``timed``            whether the dispatcher will be told when requests end.
     """
     config = plan.config
     groups = [(tier.group, tier.ranks) for tier in plan.tiers or ()] or [(1, 1)]
@@ -57,7 +58,7 @@ def make_dispatcher(plan: Plan, *, dense: bool, capacity_blocks: int | None, blo
             continue
         own = KvbmIndex(config.workers, dense, groups, counts_copies=index.copies == "count", predicts=index.predicts)
         views.append(_make_view(plan, router, own, channel, context, stream_seed(config.seed, f"events of {name}")))
-    return Dispatcher(truth, views, **_load_settings(config.load or LoadConfig()))
+    return Dispatcher(truth, views, timed=timed, **_load_settings(config.load or LoadConfig()))
 
 
 def make_router(plan: Plan, context: RouterContext) -> RouterPolicy:
@@ -81,16 +82,16 @@ def _make_view(
     if index.capacity is not None:
         predictor = MirrorPredictor(own, capacity=_mirror_blocks(plan, index.capacity, context.block_tokens))
     elif index.predicts:
-        predictor = TimedPredictor(own, ttl=make_lag(index.lifetime))
+        predictor = TimedPredictor(own, ttl=parse_lag(index.lifetime))
     if index.mode == "approximate":
         return RouterView(router, own, predictor=predictor)
     if channel.is_ideal:
         return RouterView(router, own, predictor=predictor, hears=True)
     events = EventChannel(
         EventFeed(own),
-        coalesce=make_lag(channel.coalesce),
-        delay=make_lag(channel.delay),
-        cycle=make_lag(channel.cycle),
+        coalesce=parse_lag(channel.coalesce),
+        delay=parse_lag(channel.delay),
+        cycle=parse_lag(channel.cycle),
         batch=channel.batch,
         loss=channel.loss,
         duplication=channel.duplication,
@@ -111,17 +112,11 @@ def _mirror_blocks(plan: Plan, capacity: int | str, block_tokens: int | None) ->
 
 
 def _load_settings(load: LoadConfig) -> dict[str, Any]:
-    settings: dict[str, Any] = {"prefill_share": load.prefill_share, "period": make_lag(load.period)}
+    settings: dict[str, Any] = {"prefill_share": load.prefill_share, "period": parse_lag(load.period)}
     for name in ("window", "sync"):
         if getattr(load, name) is not None:
-            settings[name] = make_lag(getattr(load, name))
+            settings[name] = parse_lag(getattr(load, name))
     return settings
-
-
-def make_lag(text: LagText) -> Lag:
-    """A lag of the core from its text."""
-    lag = parse_lag(str(text))
-    return Lag(ns=lag.ns) if lag.ns else Lag(requests=lag.requests)
 
 
 def routing_columns(plan: Plan, trace: Trace) -> tuple[str, ...]:

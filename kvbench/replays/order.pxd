@@ -42,6 +42,7 @@ cdef class OrderReplay:
     cdef Seen seen
     cdef bint keep_events
     cdef readonly int64_t request
+    cdef int64_t handle      # of the dispatcher's last decision
     cdef uint8_t* states
     cdef int64_t room
     cdef int64_t heard       # events of the log, from its start, that the index knows of

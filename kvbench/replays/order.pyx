@@ -188,6 +188,7 @@ cdef class OrderReplay:
         self.dispatcher.dispatch(&query, &decision)
         row.best_blocks = decision.best
         row.predicted_blocks = decision.predicted
+        self.handle = decision.handle
         return decision.worker
 
     @cython.final

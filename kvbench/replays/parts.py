@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kvbench.config import parse_part
 from kvbench.errors import ConfigError, KvbenchError, PluginError, one_line
 from kvbench.specs import (
-    EvictionPolicySpec,
     HashAlgorithmSpec,
     ParamValue,
-    RouterPolicySpec,
     Spec,
     TokenDatabaseSpec,
 )
@@ -93,14 +91,21 @@ def choose_tokens(registry: Registry, choice: PartChoice, setting: str) -> Chose
     return ChosenPart(spec, params, ChosenPart(algorithm, algorithm.parse_params(rest)))
 
 
-def check_columns(spec: Spec, trace: Trace) -> None:
-    needs = spec.columns if isinstance(spec, (EvictionPolicySpec, RouterPolicySpec)) else ()
-    lacks = [column for column in needs if column not in trace.schema.names]
-    if lacks:
-        raise ConfigError(
-            f"{spec.kind} {spec.name} needs {', '.join(lacks)}, which {trace.name} has not; "
-            f"its columns are {', '.join(trace.schema.names)}"
-        )
+def check_columns(part: ChosenPart, trace: Trace) -> None:
+    """Raise ConfigError for a part, or the value of one of its parameters, that is about a column which the trace
+    has not."""
+    spec = part.spec
+    needs = dict.fromkeys(getattr(spec, "columns", ()), "")
+    for param in spec.params:
+        needs |= {
+            column: f": {param.name} = {value}" for value, column in param.needs if part.params.get(param.name) == value
+        }
+    for column, setting in needs.items():
+        if column not in trace.schema.names:
+            raise ConfigError(
+                f"{spec.kind} {spec.name}{setting} needs {column}, which {trace.name} has not; "
+                f"its columns are {', '.join(trace.schema.names)}"
+            )
 
 
 def parse_capacity(

@@ -150,13 +150,13 @@ def make_plan(config: RunConfig, registry: Registry, trace: Trace) -> Plan:
     if not infinite:
         choice = _single("lru" if config.policy is None else config.policy, "policy")
         policy = choose(registry, EvictionPolicySpec, choice, "--policy")
-        check_columns(policy.spec, trace)
+        check_columns(policy, trace)
     if config.workers > MAX_WORKERS:
         raise ConfigError(f"--workers = {config.workers} is above {MAX_WORKERS}")
     if config.workers > 1:
         choice = _single("max-prefix" if config.router is None else config.router, "router")
         router = choose(registry, RouterPolicySpec, choice, "--router")
-        check_columns(router.spec, trace)
+        check_columns(router, trace)
         config = _with_index(config, router.spec)
     serving = None
     if config.compute is not None and tiers is not None and block_tokens is not None:

@@ -214,7 +214,7 @@ def _policy(tier: TierConfig, registry: Registry, trace: Trace, quotas: list[int
     if quotas is not None:
         choice = {"name": "tenant-lru", "quotas": ",".join(str(quota) for quota in quotas)}
     policy = choose(registry, EvictionPolicySpec, choice, f"{tier.setting}: policy")
-    check_columns(policy.spec, trace)
+    check_columns(policy, trace)
     return policy
 
 

@@ -96,7 +96,13 @@ class TieredCore:
         self._link()
         self.stacks = [self._make_stack(worker) for worker in range(workers)]
         self.dispatcher = (
-            make_dispatcher(plan, dense=dense, capacity_blocks=self._first_blocks(), block_tokens=self._block_tokens)
+            make_dispatcher(
+                plan,
+                dense=dense,
+                capacity_blocks=self._first_blocks(),
+                block_tokens=self._block_tokens,
+                timed=plan.serving is not None,
+            )
             if workers > 1
             else None
         )

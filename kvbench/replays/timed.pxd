@@ -2,6 +2,7 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kvbench.replays.tiered cimport TieredReplay
+from kvbench.routing.load cimport Moment
 from kvbench.serving.clock cimport Clock
 from kvbench.serving.links cimport Transfers
 from kvbench.serving.mover cimport Observer
@@ -72,6 +73,7 @@ cdef class TimedReplay(TieredReplay):
     cdef int store(self, Request* request) except -1 nogil
     cdef int tell(self, Request* request) except -1 nogil
     cdef int pass_on(self) except -1 nogil
+    cdef Moment moment_of_request(self, const Request* request) noexcept nogil
     cdef int end(self, Request* request) except -1 nogil
 
 

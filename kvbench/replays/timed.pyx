@@ -373,6 +373,7 @@ cdef class TimedReplay(TieredReplay):
         self.pass_on()
         if self.dispatcher is not None:
             request.worker = self.choose_worker(request.keys, request.blocks, row, request.index)
+            request.handle = self.handle
         row.worker = request.worker
         times[ROUTED_AT] = self.clock.now_ns
         return (<Worker>self.worker_of[request.worker]).arrive(request)
@@ -508,7 +509,17 @@ cdef class TimedReplay(TieredReplay):
         return 0
 
     cdef int prefill_is_over(self, Request* request) except -1 nogil:
-        return 0
+        """The routers learn that a request decodes. After a preemption it prefills again, which nobody hears of."""
+        if self.dispatcher is None or request.told:
+            return 0
+        request.told = True
+        return self.dispatcher.prefill_ended(request.handle, self.moment_of_request(request))
+
+    cdef Moment moment_of_request(self, const Request* request) noexcept nogil:
+        cdef Moment now
+        now.request = request.number
+        now.time_ns = self.clock.now_ns
+        return now
 
     cdef int end(self, Request* request) except -1 nogil:
         """A request is done or rejected; the next turn of its session follows."""
@@ -517,6 +528,10 @@ cdef class TimedReplay(TieredReplay):
         batch.left -= 1
         self.in_flight -= 1
         self.ended += 1
+        if self.dispatcher is not None:
+            if not request.told:
+                self.dispatcher.prefill_ended(request.handle, self.moment_of_request(request))
+            self.dispatcher.ended(request.handle, self.moment_of_request(request))
         if request.session >= 0 and self.turns[request.session].first != NULL:
             turn = self.turns[request.session].first
             leave(&self.turns[request.session], turn)

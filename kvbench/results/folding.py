@@ -83,8 +83,6 @@ def fold_file(file: Path, *, until: int | None = None, duplicates: DuplicateRule
         for row in event_rows(file):
             if until is not None and row["request"] >= until:
                 break
-            if row["kind"] not in EVENT_KINDS:
-                raise TraceError(f"{row['kind']!r} is no kind of event; known: {', '.join(EVENT_KINDS)}")
             source = (row["source_tier"], row["source_store"]) if row["source_tier"] is not None else None
             for each in (fold,) if other is None else (fold, other):
                 each.event(
@@ -139,11 +137,20 @@ def event_rows(file: Path) -> Iterator[dict[str, Any]]:
             if lacks:
                 raise TraceError(f"it has no column {lacks[0]!r}; kvbench replay --events writes such files")
             for batch in parquet.iter_batches():
-                yield from _typed(batch).to_pylist()
+                yield from map(_checked, _typed(batch).to_pylist())
     except OSError as error:
         raise TraceError(f"cannot be read: {' '.join(reason(error).split())}") from None
     except pa.ArrowInvalid as error:
         raise TraceError(f"is no Parquet file: {' '.join(str(error).split())}") from None
+
+
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """A row that has a kind, and a source if its kind needs one."""
+    if row["kind"] not in EVENT_KINDS:
+        raise TraceError(f"{row['kind']!r} is no kind of event; known: {', '.join(EVENT_KINDS)}")
+    if row["kind"] in ("MOVE", "COPY") and (row["source_tier"] is None or row["source_store"] is None):
+        raise TraceError(f"event {row['sequence']} of worker {row['worker']}: {row['kind']} from no place")
+    return row
 
 
 def _typed(batch: pa.RecordBatch) -> pa.Table:

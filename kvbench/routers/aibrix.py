@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvbench.errors import ConfigError
 from kvbench.routers.base import Router
 from kvbench.units import NS_PER_S
 
@@ -138,6 +139,8 @@ class AibrixVtc(Router):
         window_s: float = 300.0,
     ) -> None:
         super().__init__(context)
+        if min_tokens > max_tokens:
+            raise ConfigError(f"aibrix-vtc: min_tokens = {min_tokens:g} is above max_tokens = {max_tokens:g}")
         self.fairness = fairness
         self.utilization = utilization
         self.max_load = max_load

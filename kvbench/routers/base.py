@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class Router(PythonRouter):
     """A router that scores all workers at once. Override ``score``: the highest score wins, and ``ties``
-    says who does among equal ones (a rule of :data:`kvbench.routers.ties.RULES`).
+    says who does among equal ones (a rule of :data:`kvbench.builtin_routers.TIE_RULES`).
 
     Read-only arrays with a figure a worker, the same objects for every request, their contents
     those of the request at hand:
@@ -30,7 +30,6 @@ class Router(PythonRouter):
     ``overlap``       int32, leading blocks of the request that the worker holds, as the index sees it.
     ``tier_overlap``  int32, tiers × workers: of these, the blocks whose fastest copy is in the tier. For
                       classes with ``wants = ("tiers",)``.
-    ``held``          int32, blocks of the request that it holds in whatever place. For ``wants = ("held",)``.
     ``known``         what the router knows of the load, a :class:`kvbench.routers.terms.Load`.
 
     ``random`` is the router's own seeded stream, ``context`` what it was told when it was made.
@@ -44,8 +43,6 @@ class Router(PythonRouter):
         self.overlap: Int32s = np.asarray(self.request.overlap)
         if self.wants_tiers:
             self.tier_overlap: Int32s = np.asarray(self.request.tier_overlap).reshape(self.tiers, self.workers)
-        if self.wants_held:
-            self.held: Int32s = np.asarray(self.request.held)
         self.ties = Ties(ties, self.known, self.random)
 
     def score(self, request: RouteRequest) -> Scores:

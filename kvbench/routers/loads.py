@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class LeastLoaded(Router):
     """The worker with the least of one figure of load.
 
-    ``signal``  which: a name of :data:`kvbench.routers.terms.SIGNALS`.
+    ``signal``  which: a name of :data:`kvbench.builtin_routers.SIGNALS`.
 
     Source: folklore; least-request, least-gpu-cache and their like of AIBrix are this with another signal.
     """
@@ -78,10 +78,12 @@ class VllmDataParallel(Router):
         super().__init__(context, ties=ties)
         self.waiting_weight = waiting_weight
         self._sent = np.zeros(context.workers)
+        self._last = -1
 
     def choose(self, request: RouteRequest) -> int:
-        if self.known.age_requests == 0:
-            self._sent[:] = 0
+        if request.number - self.known.age_requests > self._last:
+            self._sent[:] = 0  # they have reported since the last one was sent out
+        self._last = request.number
         load = self.waiting_weight * (self.known.waiting + self._sent) + self.known.running
         worker = self.ties.lowest(load)
         self._sent[worker] += 1

@@ -53,7 +53,7 @@ class PrefixAware(Router):
 class LoadAware(Router):
     """Match over the prompt less ``beta`` times how far the worker's load is above the mean, in means.
 
-    ``signal``  the load: a name of :data:`kvbench.routers.terms.SIGNALS`.
+    ``signal``  the load: a name of :data:`kvbench.builtin_routers.SIGNALS`.
 
     Source: PR #1035.
     """

@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Int32s = npt.NDArray[np.int32]
 
-SIGNALS = (
-    *("requests", "tokens", "blocks", "prefilling", "prefill_blocks"),
-    *("waiting", "running", "used_blocks", "kv_usage"),
-    *("assigned_requests", "assigned_tokens", "assigned_blocks"),
-)
-"""Names of the figures of :class:`Load`, for parameters that choose one."""
-
 
 class Load:
     """What a router knows of the load: read-only int64 arrays with a figure a worker, the same objects all
@@ -35,7 +28,7 @@ class Load:
     requests those ``prefilling``, and the ``prefill_blocks`` of these, less what the index had predicted to hit.
     Other routers' requests are in it once they have been heard of.
 
-    Published by the workers, ``age_requests`` and ``age_ns`` ago: requests ``waiting`` (they are prefilled) and
+    Published by the workers, ``age_requests`` ago: requests ``waiting`` (they are prefilled) and
     ``running`` (they decode), ``used_blocks`` of requests in flight, and ``kv_usage``, their share of the
     capacity (float64, at most 1; all 0 without bound).
 
@@ -69,13 +62,8 @@ class Load:
         """Requests since the workers published."""
         return self._view.age_requests
 
-    @property
-    def age_ns(self) -> int:
-        """Time of the trace since the workers published."""
-        return self._view.age_ns
-
     def signal(self, name: str) -> Ints | Floats:
-        """The figures called ``name``, one of SIGNALS."""
+        """The figures called ``name``, one of :data:`kvbench.builtin_routers.SIGNALS`."""
         figures: Ints | Floats = getattr(self, name)
         return figures
 

@@ -19,14 +19,9 @@ if TYPE_CHECKING:
     Workers = npt.NDArray[np.intp]
     Figures = npt.NDArray[np.float64] | npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-RULES = ("random", "first", "turns", "least-requests", "least-assigned")
-"""``random``: an even draw. ``first``: the lowest number. ``turns``: the next one after the worker that won
-the last tie. ``least-requests``: the fewest in flight, then an even draw. ``least-assigned``: the fewest
-tokens assigned since the start, then an even draw."""
-
 
 class Ties:
-    """Breaks ties by ``rule``, one of RULES."""
+    """Breaks ties by ``rule``, one of :data:`kvbench.builtin_routers.TIE_RULES`."""
 
     def __init__(self, rule: str, known: Load, random: RandomStream) -> None:
         rules: dict[str, Callable[[Workers], int]] = {

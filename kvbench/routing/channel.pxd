@@ -44,6 +44,7 @@ cdef class EventChannel:
     cdef int put(self, int32_t source, const Event* event, Moment now) except -1 nogil
     cdef bint starts_again(self, EventLog log, int64_t at) noexcept nogil
     cdef int advance(self, Moment now) except -1 nogil
+    cdef int send_due(self, Moment now) except -1 nogil
     cdef int send(self, int32_t worker, Moment at) except -1 nogil
     cdef int post(self, Message* message) except -1 nogil
     cdef int read_events(self, Moment now, int64_t most) except -1 nogil

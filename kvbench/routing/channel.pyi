@@ -1,7 +1,7 @@
 from typing import Self, final
 
 from kvbench.routing.feed import EventFeed
-from kvbench.routing.load import Lag
+from kvbench.units import Lag
 
 @final
 class EventChannel:

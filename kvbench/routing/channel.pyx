@@ -14,11 +14,11 @@ from libc.string cimport memcpy, memset
 
 from kvbench.cache.events cimport CLEAR, DELETE, INSERT, MOVE, RESTART, Event, EventLog
 from kvbench.memory cimport no_memory
-from kvbench.rng cimport stream_next, stream_seed
+from kvbench.rng cimport stream_seed, stream_uniform
 from kvbench.routing.feed cimport EventFeed
 from kvbench.routing.load cimport Moment, make_span, passed
 
-from kvbench.routing.load import Lag
+from kvbench.units import AT_ONCE
 
 cdef enum:
     ALL = 0x7fffffffffffffff
@@ -29,7 +29,7 @@ cdef class EventChannel:
     """Brings events to ``feed``.
 
     ``coalesce``, ``delay``, ``cycle``  how long a worker collects, a message travels, and the router waits between two
-                 looks at what has arrived: a :class:`kvbench.routing.Lag` each.
+                 looks at what has arrived: a :class:`kvbench.units.Lag` each.
     ``batch``    events that the router reads in a cycle; 0: all.
     ``loss``, ``duplication``, ``reorder``  shares of messages that are lost, come twice, come after the next one.
     ``seed``     of the draws.
@@ -38,7 +38,7 @@ cdef class EventChannel:
     which something was read.
     """
 
-    def __cinit__(self, EventFeed feed, *, coalesce=Lag(requests=0), delay=Lag(requests=0), cycle=Lag(requests=0),
+    def __cinit__(self, EventFeed feed, *, coalesce=AT_ONCE, delay=AT_ONCE, cycle=AT_ONCE,
                   int64_t batch=0, double loss=0, double duplication=0, double reorder=0, uint64_t seed=0):
         self.feed = feed
         self.sources = feed.count
@@ -83,6 +83,7 @@ cdef class EventChannel:
         """Take over the events of ``log`` from position ``start`` on, which happen now."""
         cdef int64_t i
         cdef Outbox* box
+        self.send_due(now)
         for i in range(start, log.size):
             if log.events[i].kind == CLEAR and self.starts_again(log, i):
                 # It loses what it had to send, and numbers from 0.
@@ -159,6 +160,11 @@ cdef class EventChannel:
 
     cdef int advance(self, Moment now) except -1 nogil:
         """Bring to the index what has arrived by now."""
+        self.send_due(now)
+        return self.read_events(now, self.allowance(now))
+
+    cdef int send_due(self, Moment now) except -1 nogil:
+        """Send what has been collected for long enough. The clock may have gone on since it was."""
         cdef int32_t worker
         cdef Moment at
         while self.first_collecting < self.count_collecting:
@@ -167,14 +173,14 @@ cdef class EventChannel:
             if not passed(self.coalesce, at, now):
                 break
             self.first_collecting += 1
-            if self.coalesce.timed:
+            if self.coalesce.timed and self.coalesce.length:
                 at.time_ns += self.coalesce.length
                 at.request = now.request
-            else:
+            elif self.coalesce.length:
                 at.request += self.coalesce.length
                 at.time_ns = now.time_ns
             self.send(worker, at)
-        return self.read_events(now, self.allowance(now))
+        return 0
 
     cdef int send(self, int32_t worker, Moment at) except -1 nogil:
         """Send what a worker has collected."""
@@ -259,7 +265,7 @@ cdef class EventChannel:
 
     cdef bint chance(self, double share) noexcept nogil:
         """True with odds ``share``; nothing is drawn where there is no choice."""
-        return share > 0 and (stream_next(&self.stream) >> 11) * (1.0 / 9007199254740992.0) < share
+        return share > 0 and stream_uniform(&self.stream) < share
 
     cdef int grow(self) except -1 nogil:
         cdef int64_t number, room = max(<int64_t>64, 2 * self.room)

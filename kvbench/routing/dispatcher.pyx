@@ -7,11 +7,14 @@ from libc.stdlib cimport calloc, free
 from kvbench.cache.events cimport EventLog
 from kvbench.memory cimport no_memory
 from kvbench.routing.index cimport KvbmIndex
-from kvbench.routing.load cimport LoadLedger, Moment, Routed
+from kvbench.routing.clockledger cimport ClockLedger
+from kvbench.routing.ledger cimport WindowLedger
+from kvbench.routing.load cimport Moment, Routed
 from kvbench.routing.policy cimport RouteQuery
 from kvbench.routing.view cimport RouterView
 
-from kvbench.routing.load import Lag
+from kvbench.units import AT_ONCE, Lag
+from kvbench.units import NEVER as never
 
 DEFAULT_WINDOW = 8
 """Requests in flight at a worker on the average, unless the window is set."""
@@ -19,10 +22,17 @@ DEFAULT_WINDOW = 8
 
 cdef class Dispatcher:
     """``truth`` is the index that hears of everything at once, ``views`` are the routers. A view of the truth
-    itself is of a router that knows all. ``load`` has the settings of the
-    :class:`kvbench.routing.load.LoadLedger`."""
+    itself is of a router that knows all.
 
-    def __cinit__(self, KvbmIndex truth, list views, **load):
+    ``timed``   the dispatcher is told when requests end (:class:`kvbench.routing.clockledger.ClockLedger`); else they
+                are in flight for ``window``, prefilled for ``prefill_share`` of it
+                (:class:`kvbench.routing.ledger.WindowLedger`).
+    ``sync``    lag after which routers hear of each other's requests.
+    ``period``  lag between two publications of the workers' figures.
+    """
+
+    def __cinit__(self, KvbmIndex truth, list views, *, bint timed=False, window=None, double prefill_share=0.25,
+                  sync=never, period=AT_ONCE):
         cdef int32_t i
         cdef RouterView view
         self.truth = truth
@@ -31,8 +41,12 @@ cdef class Dispatcher:
         for view in views:
             if view.index.workers != self.workers or view.index.tiers != truth.tiers:
                 raise ValueError("the routers' indexes are not of these workers")
-        load.setdefault("window", Lag(requests=DEFAULT_WINDOW * self.workers))
-        self.ledger = LoadLedger([view.router.load for view in views], **load)
+        known = [view.router.load for view in views]
+        if timed:
+            self.ledger = ClockLedger(known, sync=sync, period=period)
+        else:
+            window = Lag(requests=DEFAULT_WINDOW * self.workers) if window is None else window
+            self.ledger = WindowLedger(known, sync=sync, period=period, window=window, prefill_share=prefill_share)
         self.count = len(views)
         self.view_of = <PyObject**>calloc(self.count, sizeof(PyObject*))
         self.overlap = <int32_t*>calloc(self.workers, sizeof(int32_t))
@@ -65,6 +79,14 @@ cdef class Dispatcher:
         """Decide for the request of ``query``, whose overlaps are filled in."""
         return self.decide(self.view_of[query.now.request % self.count], query, decision)
 
+    cdef int prefill_ended(self, int64_t handle, Moment now) except -1 nogil:
+        """The prefill of the request that was decided under this handle has ended."""
+        return self.ledger.prefill_ended(handle, now)
+
+    cdef int ended(self, int64_t handle, Moment now) except -1 nogil:
+        """The request of this handle has ended, whether it was prefilled or not."""
+        return self.ledger.ended(handle, now)
+
     cdef int decide(self, PyObject* view, RouteQuery* query, Decision* decision) except -1 nogil:
         cdef Routed record
         self.ledger.advance((<RouterView>view).router.load, query.now)
@@ -78,5 +100,5 @@ cdef class Dispatcher:
         record.blocks = query.blocks
         record.fresh = query.blocks - decision.predicted
         record.worker = decision.worker
-        self.ledger.assign((<RouterView>view).router.load, &record)
+        decision.handle = self.ledger.assign((<RouterView>view).router.load, &record)
         return 0

@@ -58,8 +58,8 @@ cdef class EventFeed:
         return owner if self.index.group[tier] == 1 else self.first_source[tier] + owner
 
     cdef int receive_event(self, const Event* event, int32_t epoch) except -1 nogil:
-        """Take in one event of the source ``event.worker``. ``epoch`` counts the lives of that; without one (NO_EPOCH), number 0
-        after higher ones is a new life."""
+        """Take in one event of the source ``event.worker``. ``epoch`` counts the lives of that; without one
+        (NO_EPOCH), number 0 after higher ones is a new life."""
         cdef Source* source = &self.sources[event.worker]
         if epoch == NO_EPOCH:
             if event.sequence == 0 and source.next > 1:

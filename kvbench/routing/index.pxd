@@ -13,5 +13,4 @@ cdef class KvbmIndex(Holders):
     cdef void settle(self, int32_t blocks, int32_t active, int32_t* overlap) noexcept nogil
     cdef void score_tiers(self, const uint64_t* keys, int32_t n, const int32_t* overlap,
                           int32_t* tier_overlap) noexcept nogil
-    cdef void count_held(self, const uint64_t* keys, int32_t n, int32_t* held) noexcept nogil
     cdef bint held_elsewhere(self, uint64_t key, int32_t worker) noexcept nogil

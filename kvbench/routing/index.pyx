@@ -166,21 +166,6 @@ cdef class KvbmIndex:
             for t in range(1, self.tiers):
                 tier_overlap[worker] -= tier_overlap[<int64_t>t * self.workers + worker]
 
-    cdef void count_held(self, const uint64_t* keys, int32_t n, int32_t* held) noexcept nogil:
-        """Write how many of the blocks each worker holds, in whatever place."""
-        cdef int32_t i, w, entry
-        cdef uint64_t here
-        memset(held, 0, self.workers * sizeof(int32_t))
-        for i in range(n):
-            entry = self.table.find(keys[i])
-            if entry < 0:
-                continue
-            for w in range(self.words):
-                here = self.held_in(entry, w)
-                while here:
-                    held[64 * w + lowest_bit(here)] += 1
-                    here &= here - 1
-
     cdef bint held_elsewhere(self, uint64_t key, int32_t worker) noexcept nogil:
         """Whether any other worker than ``worker`` holds ``key``."""
         cdef int32_t w, entry = self.table.find(key)

@@ -35,30 +35,14 @@ cdef class LoadView:
     cdef readonly Int64Memory waiting, running, used_blocks
     cdef Moment now, published
     cdef int32_t router
-    cdef Span sync
-    cdef int64_t heard, prefilled, ended   # records of the ledger that are dealt with
 
-    cdef bint counts(self, const Routed* record, int64_t number) noexcept nogil
     cdef void take(self, const Routed* record, bint prefilling, bint in_flight) noexcept nogil
     cdef void prefill_ends(self, const Routed* record) noexcept nogil
     cdef void ends(self, const Routed* record) noexcept nogil
     cdef void publish(self, LoadView truth, Moment now) noexcept nogil
-
-
-cdef class LoadLedger:
-    cdef list views
-    cdef LoadView truth
-    cdef Span window, prefill, period
-    cdef Routed* records       # a ring
-    cdef int64_t room, first, count
-
-    cdef int assign(self, LoadView view, const Routed* record) except -1 nogil
-    cdef int advance(self, LoadView view, Moment now) except -1 nogil
-    cdef bint due(self, Moment last, Moment now) noexcept nogil
-    cdef void catch_up(self, LoadView view, Moment now) noexcept nogil
-    cdef int make_room(self) except -1 nogil
-    cdef int64_t settle(self, Moment now) except -1
+    cdef void republish(self, LoadView other) noexcept nogil
 
 
 cdef bint passed(Span span, Moment since, Moment now) noexcept nogil
-cdef Span make_span(object length) except *
+cdef bint is_multiple_between(Span span, Moment last, Moment now) noexcept nogil
+cdef Span make_span(object lag) except *

@@ -1,14 +1,6 @@
-from collections.abc import Sequence
 from typing import Self, final
 
 from kvbench.memory import Int64Memory
-
-class Lag:
-    __slots__ = ("ns", "requests")
-
-    requests: int | None
-    ns: int | None
-    def __init__(self, requests: int | None = None, ns: int | None = None) -> None: ...
 
 @final
 class LoadView:
@@ -39,17 +31,3 @@ class LoadView:
     def used_blocks(self) -> Int64Memory: ...
     @property
     def age_requests(self) -> int: ...
-    @property
-    def age_ns(self) -> int: ...
-
-@final
-class LoadLedger:
-    def __new__(
-        cls,
-        views: Sequence[LoadView],
-        *,
-        window: Lag,
-        prefill_share: float = 0.25,
-        sync: Lag = ...,
-        period: Lag = ...,
-    ) -> Self: ...

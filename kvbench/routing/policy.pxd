@@ -13,7 +13,6 @@ cdef struct RouteQuery:
     int32_t best                 # largest overlap
     const int32_t* overlap       # worker -> leading blocks it holds
     const int32_t* tier_overlap  # [tier][worker] -> of these, those whose fastest copy is in the tier; NULL unless wanted
-    const int32_t* held          # worker -> blocks it holds wherever they stand; NULL unless wanted
     int64_t tokens               # prompt tokens; -1 where they are not known
     int32_t session, tenant      # numbers; -1 where the trace says none, or nobody asked
 
@@ -26,7 +25,7 @@ cdef class RouterPolicy:
     cdef readonly int32_t workers
     cdef readonly int32_t tiers
     cdef readonly LoadView load
-    cdef readonly bint wants_tiers, wants_held
+    cdef readonly bint wants_tiers
 
     cdef int32_t choose_worker(self, const RouteQuery* query) except -1 nogil
 
@@ -35,7 +34,7 @@ cdef class RouteRequest:
     cdef const RouteQuery* query
     cdef readonly int64_t number, time_ns, tokens
     cdef readonly int32_t blocks, best, session, tenant
-    cdef readonly Int32Memory overlap, tier_overlap, held
+    cdef readonly Int32Memory overlap, tier_overlap
 
     cdef int show(self, const RouteQuery* query, int32_t workers, int32_t tiers) except -1
 

@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
 from kvbench.memory cimport Int32Memory
-from kvbench.rng cimport stream_below, stream_next, stream_seed
+from kvbench.rng cimport stream_below, stream_seed, stream_uniform
 from kvbench.routing.load cimport LoadView
 
 from kvbench.errors import PolicyError
@@ -47,14 +47,14 @@ cdef class RandomStream:
 
     def uniform(self):
         """An even draw from [0, 1)."""
-        return (stream_next(&self.stream) >> 11) * (1.0 / 9007199254740992.0)
+        return stream_uniform(&self.stream)
 
 
 cdef class RouterPolicy:
     """Base of all routers; compiled ones override ``choose_worker``, declared in policy.pxd.
 
     ``load`` is what the router knows of the workers' load. A subclass that sets ``wants_tiers`` is
-    shown the overlap by tier, one that sets ``wants_held`` the blocks a worker holds anywhere.
+    shown the overlap by tier.
     Python classes derive from :class:`PythonRouter`, or from :class:`kvbench.routers.Router`.
     """
 
@@ -78,7 +78,6 @@ cdef class RouteRequest:
     ``best``      the largest overlap.
     ``tier_overlap``  for a router that ``wants`` ``"tiers"``: tiers × workers, of the overlap the blocks
                   whose fastest copy is in the tier.
-    ``held``      for a router that ``wants`` ``"held"``: blocks that each worker holds, in whatever place.
     """
 
     cdef int show(self, const RouteQuery* query, int32_t workers, int32_t tiers) except -1:
@@ -93,8 +92,6 @@ cdef class RouteRequest:
         memcpy(self.overlap.data, query.overlap, workers * sizeof(int32_t))
         if self.tier_overlap is not None:
             memcpy(self.tier_overlap.data, query.tier_overlap, <size_t>workers * tiers * sizeof(int32_t))
-        if self.held is not None:
-            memcpy(self.held.data, query.held, workers * sizeof(int32_t))
         return 0
 
     def key(self, int32_t block):
@@ -108,20 +105,20 @@ cdef class PythonRouter(RouterPolicy):
     """A router written in Python. Override ``choose``; the constructor takes the
     :class:`RouterContext` and the declared parameters by keyword.
 
-    ``wants`` names what takes time to find: ``"tiers"``, ``"held"`` (see :class:`RouteRequest`).
+    ``wants`` names what takes time to find: ``"tiers"`` (see :class:`RouteRequest`).
     """
 
     wants = ()
 
     def __cinit__(self, context, *args, **kwargs):
+        for name in self.wants:
+            if name != "tiers":
+                raise PolicyError(f"{type(self).__name__} wants {name!r}; there is 'tiers' to be wanted")
         self.request = RouteRequest()
         self.request.overlap = Int32Memory(self.workers)
         self.wants_tiers = "tiers" in self.wants
-        self.wants_held = "held" in self.wants
         if self.wants_tiers:
             self.request.tier_overlap = Int32Memory(<Py_ssize_t>self.tiers * self.workers)
-        if self.wants_held:
-            self.request.held = Int32Memory(self.workers)
 
     def __init__(self, context):
         pass

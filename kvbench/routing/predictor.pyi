@@ -1,7 +1,7 @@
 from typing import Any, Self, final
 
 from kvbench.routing.index import KvbmIndex
-from kvbench.routing.load import Lag
+from kvbench.units import Lag
 
 class Predictor:
     def __new__(cls, index: KvbmIndex, *args: Any, **kwargs: Any) -> Self: ...

@@ -12,7 +12,7 @@ from kvbench.cache.events cimport DELETE, EventLog
 from kvbench.cache.tier cimport Tier
 from kvbench.memory cimport no_memory
 from kvbench.routing.index cimport KvbmIndex
-from kvbench.routing.load cimport Moment, make_span, passed
+from kvbench.routing.load cimport NEVER, Moment, make_span, passed
 
 from kvbench.eviction import PolicyContext
 from kvbench.eviction.lru import Lru
@@ -37,7 +37,7 @@ cdef class Predictor:
 
 @cython.final
 cdef class TimedPredictor(Predictor):
-    """Believes a prediction for ``ttl``, a :class:`kvbench.routing.Lag`; each request renews those of its blocks."""
+    """Believes a prediction for ``ttl``, a :class:`kvbench.units.Lag`; each request renews those of its blocks."""
 
     def __cinit__(self, KvbmIndex index, *, ttl):
         self.ttl = make_span(ttl)
@@ -50,6 +50,10 @@ cdef class TimedPredictor(Predictor):
         cdef Prediction* made
         cdef int32_t i
         for i in range(n):
+            # Copies of a prediction are counted, so the last one to end decides.
+            self.index.add(keys[i], self.index.tiers, worker, keys[i - 1] if i else 0, i > 0)
+            if self.ttl.length == NEVER:
+                continue
             if self.count - self.first == self.room:
                 self.grow()
             made = &self.made[self.count & (self.room - 1)]
@@ -57,8 +61,6 @@ cdef class TimedPredictor(Predictor):
             made.key = keys[i]
             made.worker = worker
             self.count += 1
-            # Copies of a prediction are counted, so the last one to end decides.
-            self.index.add(keys[i], self.index.tiers, worker, keys[i - 1] if i else 0, i > 0)
         return 0
 
     cdef int advance(self, Moment now) except -1 nogil:

@@ -16,7 +16,6 @@ cdef class RouterView:
     cdef bint hears          # of events at once
     cdef int32_t* overlap
     cdef int32_t* tier_overlap
-    cdef int32_t* held
 
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil
     cdef int hear(self, EventLog log, int64_t first, Moment now) except -1 nogil

@@ -35,14 +35,12 @@ cdef class RouterView:
         self.hears = hears
         self.overlap = <int32_t*>calloc(index.workers, sizeof(int32_t))
         self.tier_overlap = <int32_t*>calloc(<size_t>index.workers * index.tiers, sizeof(int32_t))
-        self.held = <int32_t*>calloc(index.workers, sizeof(int32_t))
-        if self.overlap == NULL or self.tier_overlap == NULL or self.held == NULL:
+        if self.overlap == NULL or self.tier_overlap == NULL:
             no_memory("router", index.workers)
 
     def __dealloc__(self):
         free(self.overlap)
         free(self.tier_overlap)
-        free(self.held)
 
     cdef int reserve(self, const uint64_t* keys, int64_t n) except -1 nogil:
         """Get ready for a batch of keys."""
@@ -75,13 +73,10 @@ cdef class RouterView:
         """Fill in what the index says of the request."""
         query.overlap = self.overlap
         query.best = self.index.score(query.keys, query.blocks, self.overlap)
-        query.tier_overlap = query.held = NULL
+        query.tier_overlap = NULL
         if self.router.wants_tiers:
             self.index.score_tiers(query.keys, query.best, self.overlap, self.tier_overlap)
             query.tier_overlap = self.tier_overlap
-        if self.router.wants_held:
-            self.index.count_held(query.keys, query.blocks, self.held)
-            query.held = self.held
         return 0
 
     cdef int refuse_worker(self, int32_t worker) except -1 nogil:

@@ -92,6 +92,7 @@ cdef struct Request:
     int32_t source_room
     uint8_t state
     uint8_t fresh          # its hits have not been counted yet
+    uint8_t told           # the routers know that its prefill has ended
     uint8_t hindrance      # the Admission of the last try
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from kvbench.config import Tails
 from kvbench.errors import ArgumentError, ConfigError
 from kvbench.tokens.arrays import token_array, whole_number
 from kvbench.tokens.hashes import ChainHash, make_hash
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from kvbench.tokens.ready import Hashes, Offsets
 
     Int64s = npt.NDArray[np.int64]
-
-Tails = Literal["drop", "keep"]
-"""What becomes of a partial last block."""
 
 USUAL_BLOCK_TOKENS = 256
 """The chunk size of LMCache and OPAL."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from kvbench.config import read_toml
+from kvbench.config import Tails, read_toml
 from kvbench.errors import ConfigError
 from kvbench.pairs import key_values
 from kvbench.plugins import did_you_mean
@@ -48,7 +48,7 @@ class KeySetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     params: dict[str, ParamValue] = {}
     fold: Literal["none", "first", "last"] = "none"
     chunk: int
-    tails: Literal["drop", "keep"] = "drop"
+    tails: Tails = "drop"
     model: str = ""
     dtype: str = ""
     world: int = 1

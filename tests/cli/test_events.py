@@ -156,8 +156,15 @@ BROKEN: dict[str, tuple[Any, str]] = {
         lambda log: pa.concat_tables([log.slice(0, 100), log.slice(101)]),
         "worker 0: event 101 follows event 99: events are missing",
     ),
-    "the first row is missing": (lambda log: log.slice(1), "events are missing"),
-    "a row is there twice": (lambda log: pa.concat_tables([log.slice(0, 3), log.slice(2)]), "event 2 follows event 2"),
+    "the first row is missing": (lambda log: log.slice(1), "worker 0: event 1 is the first: events are missing"),
+    "a row is there twice": (
+        lambda log: pa.concat_tables([log.slice(0, 3), log.slice(2)]),
+        "worker 0: event 2 follows event 2: a row is doubled, or out of order",
+    ),
+    "a move from no place": (
+        lambda log: _changed(log, "kind", pa.array(["MOVE"] * len(log))),
+        "event 0 of worker 0: MOVE from no place",
+    ),
     "a column is missing": (lambda log: log.drop(["kind"]), "no column 'kind'"),
     "another table": (lambda log: pa.table({"a": [1]}), "no column 'request'"),
     "no such kind": (lambda log: _changed(log, "kind", pa.array(["MELT"] * len(log))), "'MELT' is no kind of event"),

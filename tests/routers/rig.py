@@ -40,7 +40,6 @@ class Known:
 
     figures: dict[str, np.ndarray]
     age_requests: int = 0
-    age_ns: int = 0
 
     def __getattr__(self, name: str) -> np.ndarray:
         return self.figures[name]
@@ -70,7 +69,7 @@ class Rig:
         """Other figures of load."""
         figures = {name: np.zeros(self.router.workers, dtype=np.int64) for name in SIGNALS}
         figures |= {name: np.asarray(values) for name, values in load.items()}
-        known: Any = Known(figures, age, age)
+        known: Any = Known(figures, age)
         self.router.known = known
         self.router.ties = Ties("random", known, self.router.random)
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import kvbench
+from kvbench.builtin_routers import TIE_RULES
+from kvbench.errors import PolicyError
 from kvbench.plugins import Distribution, load_registry
 from kvbench.routers import Router
-from kvbench.routers.ties import RULES
+from kvbench.routing import RouterContext
 from kvbench.specs import Param, RouterPolicySpec
 
 
@@ -25,7 +27,7 @@ class Longest(Router):
 class Watching(Router):
     """Goes round, and keeps what it was shown."""
 
-    wants = ("tiers", "held")
+    wants = ("tiers",)
     shown: list[dict]
 
     def __init__(self, context):
@@ -38,7 +40,6 @@ class Watching(Router):
             {
                 "overlap": self.overlap.tolist(),
                 "tiers": self.tier_overlap.tolist(),
-                "held": self.held.tolist(),
                 "keys": [request.key(i) for i in range(request.blocks)],
                 **{
                     name: known.signal(name).tolist() for name in ("requests", "tokens", "prefilling", "prefill_blocks")
@@ -56,7 +57,7 @@ class Watching(Router):
 class Plugin:
     @kvbench.hookimpl
     def kvbench_router_policies(self):
-        ties = Param("ties", str, "random", "who of equal workers", choices=RULES)
+        ties = Param("ties", str, "random", "who of equal workers", choices=TIE_RULES)
         yield RouterPolicySpec("longest", Longest, "longest prefix", params=(ties,))
         yield RouterPolicySpec("watching", Watching, "keeps what it sees", uses=("session_id",))
 
@@ -97,7 +98,7 @@ def test_router_sees_prefixes_load_and_facts_of_the_request(make_trace, registry
     assert second["requests"] == second["prefilling"] == second["waiting"] == [1, 0]
     assert second["prefill_blocks"] == [2, 0]
     assert second["kv_usage"] == [2 / 8, 0]
-    assert third["overlap"] == third["held"] == [2, 0]
+    assert third["overlap"] == [2, 0]
     assert third["tiers"] == [[2, 0]]
     assert third["keys"] == first["keys"]
     assert fourth["overlap"] == [0, 0]
@@ -122,3 +123,11 @@ def test_figures_that_are_not_one_number_for_each_worker_are_an_error(make_trace
     registry = load_registry([(Module(), Distribution("example", "1"))], autoload=False)
     with pytest.raises(kvbench.PluginError, match=re.escape(part)):
         kvbench.replay(make_trace([[1, 2], [1, 2]]), router="wrong", workers=4, registry=registry)
+
+
+def test_a_router_that_wants_what_there_is_not_is_refused():
+    class Wishful(Router):
+        wants = ("held",)
+
+    with pytest.raises(PolicyError, match="Wishful wants 'held'"):
+        Wishful(RouterContext(2))

@@ -9,13 +9,16 @@ from collections import Counter
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import kvbench
 from kvbench.builtin_routers import SIGNALS, TIE_RULES
 from kvbench.plugins import load_registry
-from kvbench.routers import terms, ties
+from kvbench.routers.terms import Load
+from kvbench.routers.ties import Ties
+from kvbench.routing import LoadView, RandomStream
 from kvbench.specs import RouterPolicySpec
 
 REGISTRY = load_registry(autoload=False)
@@ -98,9 +101,10 @@ def test_a_preset_can_be_varied() -> None:
         spec.parse_params({"heat": 1})
 
 
-def test_names_of_signals_and_of_rules_are_those_of_the_routers() -> None:
-    assert SIGNALS == terms.SIGNALS
-    assert TIE_RULES == ties.RULES
+def test_every_signal_and_every_rule_that_can_be_named_is_there() -> None:
+    known = Load(LoadView(2), None)
+    assert all(len(known.signal(name)) == 2 for name in SIGNALS)
+    assert all(Ties(rule, known, RandomStream(1)).highest(np.array([0, 1])) == 1 for rule in TIE_RULES)
 
 
 def test_listing_routers_imports_none_of_them() -> None:

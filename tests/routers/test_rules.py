@@ -202,10 +202,10 @@ def test_llmd_gives_cold_requests_to_who_had_one_longest_ago() -> None:
 def test_vllms_balancer_counts_waiting_fourfold_and_its_own_picks_until_the_next_report() -> None:
     rig = Rig("vllm-dp", waiting=[1, 0], running=[0, 3])
     assert rig.choose() == 1
+    rig.set(age=2, waiting=[1, 0], running=[0, 3])
+    assert rig.choose(number=2) == 0  # 4 against 4 · 1 + 3
     rig.set(age=1, waiting=[1, 0], running=[0, 3])
-    assert rig.choose() == 0  # 4 against 4 · 1 + 3
-    rig.set(age=0, waiting=[1, 0], running=[0, 3])
-    assert rig.choose() == 1
+    assert rig.choose(number=4) == 1  # requests 1 and 3 are other routers'; the report came between
 
 
 def test_aibrix_chooses_the_longest_prefix_inside_of_nearly_minimal_load() -> None:

@@ -267,13 +267,42 @@ class LeastPlugin:
         ({"event_channel": "loss=1.5"}, "loss = 1.5 must be a share"),
         ({"event_channel": "delay=5parsecs"}, "parsecs"),
         ({"event_channel": "hurry=1"}, "unknown key 'hurry'"),
+        ({"event_channel": "loss=much"}, "loss=much: loss = 'much' must be a number"),
         ({"load": "sync=0"}, "sync has no effect with one router"),
         ({"routers": 0}, "--routers = 0"),
+        ({"index": "approximate,ttl=0s"}, "ttl = 0s keeps nothing"),
+        ({"event_channel": "delay=never"}, "delay = never must be a number of requests, or a time"),
+        ({"router": "aibrix-preble,window_s=0"}, "window_s = '0' is below"),
+        ({"router": "aibrix-vtc,window_s=0"}, "window_s = '0' is below"),
+        ({"router": "aibrix-vtc,min_tokens=9000"}, "min_tokens = 9000 is above max_tokens = 8000"),
+        ({"router": "session-sticky"}, "session-sticky needs session_id, which"),
+        ({"router": "consistent-hash,by=session"}, "consistent-hash: by = session needs session_id, which"),
     ],
 )
 def test_a_setting_that_is_wrong_or_has_no_effect_is_refused(make_trace, given_settings, message):
     with pytest.raises(ConfigError, match=message):
         kvbench.replay(make_trace([[1]]), **{"workers": 2, **given_settings})
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('[index]\nmode = "evnts"', "--index: unknown mode 'evnts'; did you mean 'events'?"),
+        ("[index]\nmode = 3", "--index: mode = 3 must be events or approximate or predictive or oracle"),
+        ("[index]\nttl = [1]", "--index: ttl = [1] must be a whole number or a text"),
+        ("index = 3", "--index = 3 must be a table, or a text of the form key=value,…"),
+        ("[event_channel]\ndely = 3", "--event-channel: unknown key 'dely'; did you mean 'delay'?"),
+        ('[event_channel]\nloss = "0.1"', "--event-channel: loss = '0.1' must be a number"),
+        ("[event_channel]\nbatch = 1.5", "--event-channel: batch = 1.5 must be a whole number"),
+        ("[load]\nwindow = true", "--load: window = True must be a whole number or a text"),
+    ],
+)
+def test_a_table_of_a_run_file_that_is_wrong_names_the_key_and_what_is_allowed(tmp_path, table, message):
+    path = tmp_path / "run.toml"
+    path.write_text(f"workers = 2\n{table}\n" if table.startswith("[") else f"{table}\nworkers = 2\n")
+    with pytest.raises(ConfigError) as raised:
+        load_config(path, {})
+    assert str(raised.value).startswith(f"{path}: {message}")
 
 
 def test_a_run_file_says_the_same_as_options(make_trace):

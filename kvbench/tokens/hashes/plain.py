@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from blake3 import blake3
 
-from kvbench.errors import ArgumentError, shorten
 from kvbench.tokens.hashes.base import ChainHash, Digest
 from kvbench.tokens.hashes.loops import chain_made, chain_reset
+from kvbench.tokens.hashes.triples import check_digest
 from kvbench.tokens.namespace import Namespace
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ class PlainHash(ChainHash):
 
     def chain(self, parent: Digest | None, tokens: Tokens, extra: Extra = None, ahead: Tokens | None = None) -> bytes:
         self.check_extras([extra], 1)
-        digest: bytes = self._make(self._parent(parent) + tokens.astype(self._token_type).tobytes()).digest()
+        digest: bytes = self._make(
+            check_digest(parent, DIGEST_BYTES) + tokens.astype(self._token_type).tobytes()
+        ).digest()
         return digest
 
     def chain_blocks(
@@ -66,23 +68,18 @@ class PlainHash(ChainHash):
     ) -> list[Digest]:
         self.check_extras(extras, -(-len(tokens) // block_tokens))
         data = tokens.astype(self._token_type, copy=False).view(np.uint8)
-        first, step = self._parent(parent), 4 * block_tokens
+        first, step = check_digest(parent, DIGEST_BYTES), 4 * block_tokens
         if self._hasher is not None:
             return list(chain_reset(self._hasher, first, data, step))
         return list(chain_made(self._make, first, data, step))
 
     def key(self, digest: Digest) -> int:
-        return int.from_bytes(self._parent(digest)[:8], self._order)
+        return int.from_bytes(check_digest(digest, DIGEST_BYTES)[:8], self._order)
 
     def keys(self, digests: Sequence[Digest]) -> npt.NDArray[np.uint64]:
         if set(map(type, digests)) <= {bytes} and set(map(len, digests)) <= {DIGEST_BYTES}:  # type: ignore[arg-type]
             return np.frombuffer(b"".join(digests), self._key_type)[:: DIGEST_BYTES // 8].astype(np.uint64)  # type: ignore[arg-type]
         return super().keys(digests)
-
-    def _parent(self, digest: Digest | None) -> bytes:
-        if not isinstance(digest, bytes) or len(digest) != DIGEST_BYTES:
-            raise ArgumentError(f"digest {shorten(digest)} is not of {DIGEST_BYTES} bytes")
-        return digest
 
 
 def make_blake3() -> PlainHash:
