@@ -1,0 +1,3 @@
+from kvbench.serving.flows import Flows
+
+class Turns(Flows): ...
