@@ -56,6 +56,12 @@ cdef extern from *:
         return (whole << 64) + part + (up && part * divisor != rest);
     }
 
+    static inline int64_t kvb_transfer_ns(int64_t bytes, uint64_t bandwidth)
+    {
+        kvb_u128 work = (kvb_u128)(uint64_t)bytes * 1000000000u;
+        return (int64_t)(work / bandwidth) + (work % bandwidth != 0);
+    }
+
     static inline kvb_u128 kvb_amount_in(kvb_u128 duration, uint64_t bandwidth, uint64_t sharers)
     {
         return kvb_scale(duration, bandwidth, sharers << 24, 0);
@@ -84,3 +90,4 @@ cdef extern from *:
     # takes for an amount, rounded up or down.
     u128 amount_in "kvb_amount_in"(u128 duration, uint64_t bandwidth, uint64_t sharers) noexcept nogil
     u128 time_for "kvb_time_for"(u128 amount, uint64_t bandwidth, uint64_t sharers, bint up) noexcept nogil
+    int64_t transfer_ns "kvb_transfer_ns"(int64_t bytes, uint64_t bandwidth) noexcept nogil   # rounded up

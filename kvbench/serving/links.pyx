@@ -274,5 +274,5 @@ cdef class Transfers(Turns):
         if time_ns is None:
             return self.now_ns
         if time_ns < self.now_ns:
-            raise ArgumentError(f"a time of {time_ns:,} ns is past: it is {self.now_ns:,} ns")
+            raise ArgumentError(f"{time_ns:,} ns is past: it is {self.now_ns:,} ns")
         return time_ns
