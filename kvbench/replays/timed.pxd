@@ -18,7 +18,6 @@ cdef struct Batch:
     const int32_t* limits
     const int32_t* facts
     const int64_t* arrivals
-    const int64_t* numbers
     const int64_t* prompts
     const int64_t* answers
     const int64_t* waits

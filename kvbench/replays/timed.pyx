@@ -130,7 +130,7 @@ cdef class TimedReplay(TieredReplay):
     # -- batches -------------------------------------------------------------------------------
 
     def push(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
-             const int64_t[::1] arrival_ns, const int64_t[::1] numbers, const int64_t[::1] input_tokens,
+             const int64_t[::1] arrival_ns, const int64_t[::1] input_tokens,
              const int64_t[::1] output_tokens, int32_t[:, ::1] rows, int32_t[:, ::1] tier_rows, int64_t[:, ::1] times,
              *, const int32_t[::1] limits=None, const int32_t[:, ::1] facts=None, const int32_t[::1] sessions=None,
              const int64_t[::1] wait_ns=None):
@@ -138,13 +138,13 @@ cdef class TimedReplay(TieredReplay):
 
         As for :meth:`OrderReplay.run`, and: ``arrival_ns`` of each on the simulated clock, never decreasing; -1:
         ``wait_ns`` after the end of the request of its session (``sessions``) that was pushed before it.
-        ``numbers``: its rows of the trace. ``times`` (requests × len(TIMES)) is filled like the others, when each
+        ``times`` (requests × len(TIMES)) is filled like the others, when each
         request ends; :attr:`done_batches` says how many batches, in the order they came, have ended altogether.
         """
         cdef int64_t n = cacheable.shape[0]
         cdef int64_t i
         cdef Batch* batch
-        if not (arrival_ns.shape[0] == numbers.shape[0] == input_tokens.shape[0] == output_tokens.shape[0] == n
+        if not (arrival_ns.shape[0] == input_tokens.shape[0] == output_tokens.shape[0] == n
                 and rows.shape[0] == tier_rows.shape[0] == times.shape[0] == n):
             raise ValueError("columns do not belong together")
         if offsets.shape[0] != n + 1 or offsets[n] > keys.shape[0] or rows.shape[1] != len(COUNTS):
@@ -165,7 +165,6 @@ cdef class TimedReplay(TieredReplay):
         batch.limits = &limits[0] if limits is not None else NULL
         batch.facts = &facts[0, 0] if facts is not None else NULL
         batch.arrivals = &arrival_ns[0]
-        batch.numbers = &numbers[0]
         batch.prompts = &input_tokens[0]
         batch.answers = &output_tokens[0]
         batch.waits = &wait_ns[0] if wait_ns is not None else NULL
@@ -176,7 +175,7 @@ cdef class TimedReplay(TieredReplay):
         batch.size = batch.left = n
         batch.next = 0
         self.arrays[self.next_batch] = [
-            keys, offsets, cacheable, arrival_ns, numbers, input_tokens, output_tokens, rows, tier_rows, times, limits,
+            keys, offsets, cacheable, arrival_ns, input_tokens, output_tokens, rows, tier_rows, times, limits,
             facts, sessions, wait_ns,
         ]
         self.reserve(batch.keys, offsets[n])
@@ -277,7 +276,6 @@ cdef class TimedReplay(TieredReplay):
         request.row = batch.rows + i * (sizeof(Row) // sizeof(int32_t))
         request.tier_row = batch.tier_rows + i * (2 * self.levels + OTHERS)
         request.times = batch.times + i * TIME_COLUMNS
-        request.number = batch.numbers[i]
         request.index = i
         request.batch = number
         request.prompt = batch.prompts[i]
@@ -362,6 +360,7 @@ cdef class TimedReplay(TieredReplay):
         cdef int64_t* times = request.times
         cdef Row* row = <Row*>request.row
         cdef Batch* batch = self.batch_of(request.batch)
+        request.number = self.arrived
         self.in_flight += 1
         self.arrived += 1
         times[ARRIVAL] = self.clock.now_ns

@@ -73,7 +73,6 @@ class TimedEngine:
             keys.offsets,
             keys.cacheable,
             batch.arrival_ns,
-            batch.rows,
             batch.input_tokens,
             batch.output_tokens,
             rows,

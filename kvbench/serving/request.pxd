@@ -61,7 +61,7 @@ cdef struct Request:
     int64_t* times         # its row of times
     int32_t* row           # its row of counts
     int32_t* tier_row
-    int64_t number         # its row of the trace
+    int64_t number         # in the order of arrival
     int64_t index          # its row of its batch
     int64_t batch
     int64_t prompt         # tokens

@@ -466,5 +466,5 @@ cdef class Worker:
 
 
 cdef inline bint sooner(const Request* one, const Request* other) noexcept nogil:
-    # By step, then by row of the trace: never by address.
+    # By step, then by arrival: never by address.
     return one.due_step < other.due_step or (one.due_step == other.due_step and one.number < other.number)

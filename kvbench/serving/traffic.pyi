@@ -1,0 +1,13 @@
+from typing import Self
+
+from kvbench.serving.clock import Clock
+from kvbench.serving.links import Transfers
+
+class Traffic:
+    def __new__(cls, clock: Clock, transfers: Transfers) -> Self: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def transfers(self) -> Transfers: ...
+    @property
+    def lost_chunks(self) -> int: ...
