@@ -384,7 +384,7 @@ cdef class TimedReplay(TieredReplay):
         self.clock.pop(&alarm)
         if alarm.kind == STEP_ENDS:
             worker = self.worker_of[alarm.worker]
-            (<Worker>worker).end_step()
+            (<Worker>worker).end_step(alarm.data)
             if (<Worker>worker).idle_steps > self.stall_steps:
                 self.stop_stalled()
         elif alarm.kind == ARRIVES:

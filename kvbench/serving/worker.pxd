@@ -39,7 +39,10 @@ cdef class Worker:
     cdef int64_t decode_step      # decode steps so far
     cdef readonly bint busy
     cdef bint rebuilt             # the batch is another than that of the last step
+    cdef bint step_is_rebuilt     # that of the step under way is
     cdef int64_t step_started_ns
+    cdef int64_t step_number      # that of the step under way; an alarm of another number is no longer its end
+    cdef int64_t budget           # tokens that the step under way could still compute as it began
     cdef readonly int64_t steps, busy_ns, prefill_tokens, decode_tokens, preemptions, rebuilds
     cdef readonly int64_t idle_steps   # since a request got its first token, or ended
     cdef readonly int64_t ended
@@ -51,12 +54,14 @@ cdef class Worker:
     cdef int written(self, Request* request) except -1 nogil
     cdef int wake(self) except -1 nogil
     cdef int begin_step(self) except -1 nogil
+    cdef int fill_step(self) except -1 nogil
+    cdef int set_end(self) except -1 nogil
     cdef int64_t add_chunk(self, Request* request, int64_t budget) noexcept nogil
     cdef int64_t start_ready(self, int64_t budget) except -1 nogil
     cdef int64_t admit_waiting(self, int64_t budget) except -1 nogil
     cdef int64_t take_in(self, Request* request, int admission, int64_t budget) except -1 nogil
     cdef bint has_seat(self) noexcept nogil
-    cdef int end_step(self) except -1 nogil
+    cdef int end_step(self, int64_t number) except -1 nogil
     cdef int32_t decode_on(self) except -1 nogil
     cdef int32_t give_token(self, Request* request, int32_t growing) except -1 nogil
     cdef int64_t generated_by(self, const Request* request) noexcept nogil

@@ -2,7 +2,7 @@
 
 A step takes all decoding requests, one token each, and chunks of prompts up to a token budget. It is built
 when the one before it ends: running prompts first, then those that have been fetched, then those that wait, in
-order of arrival. A waiting request is passed over only while it may not fetch, or another one computes what it
+order of arrival. What comes at the very moment at which a step begins still joins it. A waiting request is passed over only while it may not fetch, or another one computes what it
 needs; the first that finds no room ends the scan.
 
 Requests that decode cost nothing between the steps at which something happens to them: how many tokens
@@ -121,8 +121,15 @@ cdef class Worker:
         return 0
 
     cdef int wake(self) except -1 nogil:
-        """Begin a step, unless one is under way."""
-        return 0 if self.busy else self.begin_step()
+        """Begin a step, or join the one that began at this very moment; another one that is under way goes on."""
+        cdef int32_t chunks = self.chunk_count
+        if not self.busy:
+            return self.begin_step()
+        if self.step_started_ns == self.traffic.clock.now_ns:
+            self.fill_step()
+            if self.chunk_count > chunks:
+                return self.set_end()
+        return 0
 
     cdef void pass_state(self, Request* request, int state) noexcept nogil:
         """Go on to another state; the time in the last one is part of TTFT until there is a token."""
@@ -146,20 +153,31 @@ cdef class Worker:
 
     cdef int begin_step(self) except -1 nogil:
         """Build the next step and set its end; none without work."""
-        cdef Step step
         cdef Request* request = self.prefilling.first
-        cdef int64_t budget = max(self.batch_tokens - self.decoding, <int64_t>0)
-        cdef int64_t taken
-        cdef int32_t k
         self.chunk_count = 0
+        self.budget = max(self.batch_tokens - self.decoding, <int64_t>0)
         while request != NULL:
-            taken = self.add_chunk(request, budget)
-            budget -= min(taken, budget)
+            self.budget -= min(self.add_chunk(request, self.budget), self.budget)
             request = request.next
-        budget = self.start_ready(budget)
-        self.admit_waiting(budget)
+        self.fill_step()
         if self.chunk_count == 0 and self.decoding == 0:
             return 0
+        self.busy = True
+        self.step_is_rebuilt = False
+        self.step_started_ns = self.traffic.clock.now_ns
+        return self.set_end()
+
+    cdef int fill_step(self) except -1 nogil:
+        """Have requests that are ready or wait begin, as far as the step takes them."""
+        self.budget = self.start_ready(self.budget)
+        self.budget = self.admit_waiting(self.budget)
+        return 0
+
+    cdef int set_end(self) except -1 nogil:
+        """When the step under way ends, as it has been built so far."""
+        cdef Step step
+        cdef int64_t taken
+        cdef int32_t k
         step.chunks = self.chunks
         step.prefills = self.chunk_count
         step.decodes = self.decoding
@@ -170,13 +188,14 @@ cdef class Worker:
         step.held_tokens = self.mover.held_tokens()
         step.capacity_tokens = self.mover.capacity_tokens()
         taken = self.compute.step_ns(&step) + self.step_overhead_ns
-        if self.rebuilt:
-            taken += self.rebuild_ns
+        if self.rebuilt and not self.step_is_rebuilt:
             self.rebuilds += 1
+            self.step_is_rebuilt = True
         self.rebuilt = False
-        self.busy = True
-        self.step_started_ns = self.traffic.clock.now_ns
-        return self.traffic.clock.push(self.step_started_ns + taken, STEP_ENDS, self.number, 0)
+        if self.step_is_rebuilt:
+            taken += self.rebuild_ns
+        self.step_number += 1
+        return self.traffic.clock.push(self.step_started_ns + taken, STEP_ENDS, self.number, self.step_number)
 
     cdef int64_t add_chunk(self, Request* request, int64_t budget) noexcept nogil:
         """Have the step compute what it may of a prompt; returns how many tokens that is."""
@@ -269,10 +288,12 @@ cdef class Worker:
 
     # -- a step ends ---------------------------------------------------------------------------
 
-    cdef int end_step(self) except -1 nogil:
-        """Its tokens are there; the next one begins."""
+    cdef int end_step(self, int64_t number) except -1 nogil:
+        """Its tokens are there; the next one begins. Nothing happens where the step has another end by now."""
         cdef Request* request
         cdef int32_t k, growing
+        if number != self.step_number:
+            return 0
         self.busy = False
         self.steps += 1
         self.idle_steps += 1
