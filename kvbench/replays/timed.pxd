@@ -43,7 +43,8 @@ cdef class TimedReplay(TieredReplay):
     cdef list slabs
     cdef int64_t concurrency      # requests in flight at most, or 0: they arrive by the clock
     cdef readonly int64_t in_flight, arrived, ended
-    cdef int64_t stop_ns, stall_steps, sample_ns
+    cdef int64_t stop_ns, stall_steps
+    cdef int64_t sample_ns, next_sample_ns
     cdef readonly str stopped     # why, or empty
     cdef Queue* turns             # session -> its requests that wait for the one before
     cdef int32_t sessions
@@ -63,7 +64,7 @@ cdef class TimedReplay(TieredReplay):
     cdef int start(self, Request* request) except -1 nogil
     cdef int ring(self) except -1 nogil
     cdef int move(self) except -1 nogil
-    cdef int take_sample(self, int64_t time_ns) except -1 nogil
+    cdef int take_sample(self) except -1 nogil
     cdef int stop_at_limit(self) except -1 nogil
     cdef int stop_stalled(self) except -1 nogil
     cdef void enter(self, Request* request) noexcept nogil

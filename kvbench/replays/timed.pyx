@@ -27,7 +27,7 @@ from kvbench.serving.request cimport (
     STATUS, STATUS_UNFINISHED, TIME_COLUMNS, WAITING, Queue, Request, join, leave,
 )
 from kvbench.serving.traffic cimport Traffic
-from kvbench.serving.worker cimport ARRIVES, SAMPLES, STEP_ENDS, Worker
+from kvbench.serving.worker cimport ARRIVES, STEP_ENDS, Worker
 
 from kvbench.replays.order import COUNTS
 from kvbench.replays.timecolumns import TIMES
@@ -106,8 +106,9 @@ cdef class TimedReplay(TieredReplay):
 
         ``concurrency``  so many requests are in flight, whatever their arrivals; 0: they arrive in time.
         ``stop_ns``      what happens later is left out.
-        ``stall_steps``  steps of a worker without a first token or an end, after which the run is given up.
-        ``sample_ns``    between two calls of ``sampler(time_ns)``; 0: none.
+        ``stall_steps``  steps of a worker without a token, after which the run is given up.
+        ``sample_ns``    between two calls of ``sampler(time_ns)``, after all that happens at that time, and as long
+                         as something is to happen later; 0: none.
         """
         cdef int32_t i
         self.traffic = traffic
@@ -124,8 +125,7 @@ cdef class TimedReplay(TieredReplay):
             no_memory("workers", len(workers))
         for i in range(<int32_t>len(workers)):
             self.worker_of[i] = <PyObject*>(<Worker?>workers[i])
-        if sample_ns:
-            self.clock.push(0, SAMPLES, 0, 0)
+        self.next_sample_ns = 0 if sample_ns else NEVER_NS
 
     # -- batches -------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ cdef class TimedReplay(TieredReplay):
         return not self.stopped
 
     cdef int loop(self, bint final) except -1 nogil:
-        cdef int64_t arrival_ns, alarm_ns, moved_ns
+        cdef int64_t arrival_ns, alarm_ns, moved_ns, next_ns
         cdef int32_t turns = 0
         while not self.is_stopped:
             arrival_ns = self.next_arrival_ns()
@@ -314,7 +314,11 @@ cdef class TimedReplay(TieredReplay):
                 arrival_ns = NEVER_NS
             alarm_ns = self.clock.next_ns()
             moved_ns = self.transfers.next_ns()
-            if min(arrival_ns, min(alarm_ns, moved_ns)) > self.stop_ns:
+            next_ns = min(arrival_ns, min(alarm_ns, moved_ns))
+            if self.next_sample_ns < next_ns < NEVER_NS and self.next_sample_ns <= self.stop_ns:
+                self.take_sample()
+                continue
+            if next_ns > self.stop_ns:
                 return self.stop_at_limit()
             if moved_ns <= alarm_ns and moved_ns <= arrival_ns:
                 if moved_ns == NEVER_NS:
@@ -387,18 +391,15 @@ cdef class TimedReplay(TieredReplay):
             (<Worker>worker).end_step(alarm.data)
             if (<Worker>worker).idle_steps > self.stall_steps:
                 self.stop_stalled()
-        elif alarm.kind == ARRIVES:
-            self.start(<Request*>alarm.data)
         else:
-            self.take_sample(alarm.time_ns)
+            self.start(<Request*>alarm.data)
         return 0
 
-    cdef int take_sample(self, int64_t time_ns) except -1 nogil:
-        """The next one follows as long as there is something to see."""
+    cdef int take_sample(self) except -1 nogil:
+        self.clock.move_to(self.next_sample_ns)
         with gil:
-            self.sampler(time_ns)
-        if self.in_flight or self.next_arrival_ns() != UNKNOWN_NS:
-            self.clock.push(time_ns + self.sample_ns, SAMPLES, 0, 0)
+            self.sampler(self.next_sample_ns)
+        self.next_sample_ns += self.sample_ns
         return 0
 
     cdef int move(self) except -1 nogil:

@@ -9,7 +9,6 @@ from kvbench.serving.traffic cimport Traffic
 cdef enum AlarmKind:
     STEP_ENDS = 0
     ARRIVES = 1
-    SAMPLES = 2
 
 cdef enum:
     LOOK_AHEAD = 256   # waiting requests that are looked at when a step is built
@@ -43,8 +42,9 @@ cdef class Worker:
     cdef int64_t step_started_ns
     cdef int64_t step_number      # that of the step under way; an alarm of another number is no longer its end
     cdef int64_t budget           # tokens that the step under way could still compute as it began
-    cdef readonly int64_t steps, busy_ns, prefill_tokens, decode_tokens, preemptions, rebuilds
-    cdef readonly int64_t idle_steps   # since a request got its first token, or ended
+    cdef int64_t stepped_ns       # time in steps that have ended
+    cdef readonly int64_t steps, prefill_tokens, decode_tokens, preemptions, rebuilds
+    cdef readonly int64_t idle_steps   # since a request got a token, or ended
     cdef readonly int64_t ended
     cdef int64_t recent[RECENT]
     cdef int64_t first_tokens

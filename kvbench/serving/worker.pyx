@@ -73,6 +73,11 @@ cdef class Worker:
         return self.holding.count
 
     @property
+    def busy_ns(self):
+        """Time in steps so far, in that under way, too."""
+        return self.stepped_ns + (self.traffic.clock.now_ns - self.step_started_ns if self.busy else 0)
+
+    @property
     def recent_ttft_ns(self):
         """TTFT of the last requests that got a first token, RECENT at most, in no order."""
         return [self.recent[i] for i in range(min(self.first_tokens, RECENT))]
@@ -297,7 +302,7 @@ cdef class Worker:
         self.busy = False
         self.steps += 1
         self.idle_steps += 1
-        self.busy_ns += self.traffic.clock.now_ns - self.step_started_ns
+        self.stepped_ns += self.traffic.clock.now_ns - self.step_started_ns
         for k in range(self.chunk_count):
             request = self.chunk_of[k]
             request.computed += request.chunk_now
@@ -319,6 +324,7 @@ cdef class Worker:
         cdef int32_t growing = 0
         if self.decoding == 0:
             return 0
+        self.idle_steps = 0
         self.decode_step += 1
         self.decode_context += self.decoding
         self.decode_tokens += self.decoding
