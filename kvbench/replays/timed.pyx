@@ -318,7 +318,7 @@ cdef class TimedReplay(TieredReplay):
             if self.next_sample_ns < next_ns < NEVER_NS and self.next_sample_ns <= self.stop_ns:
                 self.take_sample()
                 continue
-            if next_ns > self.stop_ns:
+            if self.stop_ns < next_ns < NEVER_NS:
                 return self.stop_at_limit()
             if moved_ns <= alarm_ns and moved_ns <= arrival_ns:
                 if moved_ns == NEVER_NS:
