@@ -309,13 +309,14 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         settings = {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
         for name in TABLES:
             if name in settings:
-                settings[name] = _without_none(settings[name])
+                settings[name] = without_none(settings[name])
         if "links" in settings:
-            settings["links"] = [_without_none(link) for link in settings["links"]]
+            settings["links"] = [without_none(link) for link in settings["links"]]
         return settings
 
 
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
+def without_none(table: dict[str, Any]) -> dict[str, Any]:
+    """A table of a run file, which has no null."""
     return {key: value for key, value in table.items() if value is not None}
 
 

@@ -340,8 +340,8 @@ cdef class TimedReplay(TieredReplay):
         cdef Batch* batch
         while self.reading < self.next_batch:
             batch = self.batch_of(self.reading)
-            while batch.next < batch.size and batch.arrivals[batch.next] < 0:
-                batch.next += 1
+            while not self.concurrency and batch.next < batch.size and batch.arrivals[batch.next] < 0:
+                batch.next += 1  # it waits for a turn of its session
             if batch.next < batch.size:
                 if self.concurrency:
                     return self.clock.now_ns if self.in_flight < self.concurrency else NEVER_NS
@@ -371,6 +371,7 @@ cdef class TimedReplay(TieredReplay):
         times[QUEUE_NS] = times[FETCH_NS] = times[PREFILL_NS] = 0
         times[COMPUTED_TOKENS] = times[PREEMPTIONS] = times[DECLINED_BLOCKS] = times[READMITTED_BLOCKS] = 0
         row.blocks = <int32_t>(batch.offsets[request.index + 1] - batch.offsets[request.index])
+        row.cacheable_blocks = request.blocks
         row.best_blocks = row.predicted_blocks = -1
         self.enter(request)
         self.pass_on()
@@ -465,7 +466,6 @@ cdef class TimedReplay(TieredReplay):
         cdef Row* row = <Row*>request.row
         cdef int32_t n = request.blocks
         cdef int32_t declined = <int32_t>request.times[DECLINED_BLOCKS]
-        row.cacheable_blocks = n
         row.hit_blocks = (<TierStack>stack).hit
         row.infinite_hit_blocks = n if self.seen is not None else -1
         self.count_tiers(<TierStack>stack, n, request.tier_row)

@@ -91,7 +91,9 @@ cdef class Worker:
 
     cdef int arrive(self, Request* request) except -1 nogil:
         """A request was routed here. One that can never fit, with its answer, is rejected."""
-        cdef int64_t lifetime = request.prompt + max(request.answer, <int64_t>1) - 1
+        cdef int64_t lifetime = request.prompt
+        if self.decodes_answers:
+            lifetime += max(request.answer - 1, <int64_t>0)
         request.target = request.prompt
         request.state = WAITING
         request.since_ns = self.traffic.clock.now_ns
