@@ -30,7 +30,7 @@ from kvbench.serveconfig import (
     WindowConfig,
     WorkerConfig,
 )
-from kvbench.tables import as_table, option_of, typed_tables
+from kvbench.tables import as_table, option_of, typed_tables, without_none
 from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, check_place, parse_tier
 from kvbench.units import MAX_TOKENS
 
@@ -313,11 +313,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if "links" in settings:
             settings["links"] = [without_none(link) for link in settings["links"]]
         return settings
-
-
-def without_none(table: dict[str, Any]) -> dict[str, Any]:
-    """A table of a run file, which has no null."""
-    return {key: value for key, value in table.items() if value is not None}
 
 
 TELLS_OF_TIERS = (

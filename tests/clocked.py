@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ ONE_GB_PER_S: dict[str, Any] = {
 
 def trace(
     rows: list[list[int]],
-    at: list[float],
+    at: Sequence[float],
     *,
     tokens: list[int] | None = None,
     answers: list[int] | None = None,

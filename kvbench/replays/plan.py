@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kvbench.config import NOT_PART_OF_RESULT, RunConfig, without_none
+from kvbench.config import NOT_PART_OF_RESULT, RunConfig
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.outputs import output_column
 from kvbench.replays.parts import ChosenPart, check_columns, choose, choose_tokens, parse_capacity
@@ -21,7 +21,7 @@ from kvbench.replays.tierplan import TierPlan, plan_tiers
 from kvbench.routeconfig import IndexConfig
 from kvbench.serveconfig import ArrivalsConfig, StopConfig, WorkerConfig
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
-from kvbench.tables import option_of, parse_table
+from kvbench.tables import option_of, parse_table, without_none
 from kvbench.units import parse_bytes
 
 if TYPE_CHECKING:

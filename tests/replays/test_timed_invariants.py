@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from clocked import GB, MS, ONE_GB_PER_S, column, serve, trace
+from clocked import GB, MS, ONE_GB_PER_S, column, seconds, serve, trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kvbench
-from kvbench.results.requests import MISS_REASONS, TIER_REASONS, TIMED_REASONS
+from kvbench.results.requests import MISS_REASONS
 
 CAPACITY = 12
 
@@ -52,7 +52,10 @@ def setups(draw: Any) -> dict[str, Any]:
     if levels > 1:
         worker["fetches"] = draw(st.sampled_from([0, 1, 8]))
     if any("device" in tier for tier in tiers):
-        worker |= {"load": draw(st.sampled_from(["always", "cheaper"])), "store": draw(st.sampled_from(["async", "blocking"]))}
+        worker |= {
+            "load": draw(st.sampled_from(["always", "cheaper"])),
+            "store": draw(st.sampled_from(["async", "blocking"])),
+        }
     placement = draw(st.sampled_from(["inclusive", "exclusive"])) if levels > 1 else "inclusive"
     if placement == "exclusive":
         tiers = [{key: value for key, value in tier.items() if key != "write"} for tier in tiers]
@@ -96,7 +99,7 @@ def timeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("timed") / "t.parquet"
 
 
-@settings(max_examples=150, deadline=None, report_multiple_bugs=False)
+@settings(max_examples=60, deadline=None, report_multiple_bugs=False)
 @given(requests, computes, setups())
 def test_every_request_ends_and_is_accounted_for(
     timeline: Path, rows: list[Any], compute: str, setup: dict[str, Any]
@@ -124,9 +127,48 @@ def test_every_request_ends_and_is_accounted_for(
     last = None
     for sample in pq.read_table(timeline).to_pylist():
         if sample["kind"] == "store":
-            parts = [sample[f"{name}_blocks"] for name in ("pinned", "private", "reusable", "free") if sample[f"{name}_blocks"] is not None]
+            parts = [
+                sample[f"{name}_blocks"]
+                for name in ("pinned", "private", "reusable", "free")
+                if sample[f"{name}_blocks"] is not None
+            ]
             assert min(parts) >= 0
         assert sample["busy_share"] is None or 0 <= sample["busy_share"] <= 1
         last = sample["time_ns"]
-    ended = [sample for sample in pq.read_table(timeline).to_pylist() if sample["time_ns"] == last and sample["kind"] == "store"]
-    assert all(sample["pinned_blocks"] == 0 and not sample["private_blocks"] for sample in ended), "every lease is released"
+    ended = [
+        sample
+        for sample in pq.read_table(timeline).to_pylist()
+        if sample["time_ns"] == last and sample["kind"] == "store"
+    ]
+    assert all(sample["pinned_blocks"] == 0 and not sample["private_blocks"] for sample in ended), (
+        "every lease is released"
+    )
+
+
+def test_the_timeline_only_looks(tmp_path: Path) -> None:
+    """No figure is another one for it, and no worker or link is busier than all the time."""
+    path = tmp_path / "t.parquet"
+    tiers = [{"name": "gpu", "capacity": 5}, {"name": "cpu", "device": ONE_GB_PER_S}]
+    settings: dict[str, Any] = {"tiers": tiers, "block_bytes": GB}
+    table = trace([[*range(5)], [*range(10, 15)], [*range(5)]], [0, 10.3, 40], answers=[7, 7, 7])
+    assert serve(table, timeline=str(path), sample="700ms", **settings).summary == serve(table, **settings).summary
+    rows = pq.read_table(path).to_pylist()
+    assert all(0 <= row["busy_share"] <= 1 for row in rows if row["busy_share"] is not None)
+    times = sorted({row["time_ns"] for row in rows})
+    assert times[:-1] == [700 * MS * k for k in range(len(times) - 1)]
+    assert len(rows) == len(times) * (2 + 1 + 2)
+
+
+def test_a_prompt_that_can_never_fit_is_rejected_with_need_and_room_and_the_rest_goes_on() -> None:
+    """With its answer it needs 6 blocks, or 5 of 4."""
+    rows = [[1], [*range(10, 16)], [2], [3]]
+    result = serve(trace(rows, [0] * 4, answers=[1, 1, 1, 32]), capacity=4, worker="sequences=1")
+    assert column(result, "status") == ["done", "rejected", "done", "rejected"]
+    assert column(result, "need_blocks") == [None, 6, None, 5]
+    assert seconds(result, "ttft_ns") == [1, None, 2, None]
+    requests = result.summary["requests"]
+    assert (requests["done"], requests["rejected"]) == (2, 2)
+    assert requests["rejected_examples"][0] == "request 1 needs 6 GPU blocks, and a worker has 4"
+    assert result.summary["timed"]["ttft_ns"]["n"] == 2
+    fits = serve(trace([[3]], [0], answers=[31]), capacity=4)
+    assert column(fits, "status") == ["done"]

@@ -5,12 +5,10 @@ A16 of arrivals alone, H-i, H-j and H-k are in test_arrivals.py, and beside the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from clocked import GB, INSTANT, MS, ONE_GB_PER_S, SECOND, column, links, samples, seconds, serve, trace
 
@@ -53,28 +51,19 @@ def test_A16_milliseconds_for_seconds_change_arrivals_and_no_hit_where_service_t
 
 def test_A16_milliseconds_of_a_log_and_nanoseconds_of_a_table_are_one_trace(tmp_path: Path) -> None:
     """Whatever the origin: epochs, or the first request."""
-    rows = [([1, 2], 0, 20), ([1, 2, 3], 1500, 30), ([4], 1501, 7), ([1, 2], 9000, 20)]
+    ids, ms, tokens = [[1, 2], [1, 2, 3], [4], [1, 2]], [0, 1500, 1501, 9000], [20, 30, 7, 20]
     log = tmp_path / "log.jsonl"
     log.write_text(
         "".join(
-            f'{{"timestamp": {ms}, "input_length": {tokens}, "output_length": 5, "hash_ids": {ids}}}\n'
-            for ids, ms, tokens in rows
+            f'{{"timestamp": {each}, "input_length": {length}, "output_length": 5, "hash_ids": {row}}}\n'
+            for row, each, length in zip(ids, ms, tokens, strict=True)
         )
     )
     import_trace(log, tmp_path / "log.arrow", format=MooncakeFormat(), block_tokens=10)
-    ids, ms, tokens = ([row[at] for row in rows] for at in range(3))
-    epoch_ns = 1_700_000_000 * SECOND
-    shifted = [epoch_ns // SECOND + each / 1000 for each in ms]
-    assert [round(each * 1000) - epoch_ns // MS for each in shifted] == ms
-    tables = [
-        trace(ids, [each / 1000 for each in ms], tokens=tokens, answers=[5] * 4),
-        trace(ids, [0] * 4, tokens=tokens, answers=[5] * 4).set_column(
-            0, "arrival_ns", pa.array([epoch_ns + each * MS for each in ms], pa.int64())
-        ),
-    ]
-    imported, *others = [
-        serve(each, slo="ttft=2s", capacity=4) for each in (tmp_path / "log.arrow", *tables)
-    ]
+    table = trace(ids, [each / 1000 for each in ms], tokens=tokens, answers=[5] * 4)
+    epoch_ns = pa.array([1_700_000_000 * SECOND + each * MS for each in ms], pa.int64())
+    sources = (tmp_path / "log.arrow", table, table.set_column(0, "arrival_ns", epoch_ns))
+    imported, *others = [serve(each, slo="ttft=2s", capacity=4) for each in sources]
     for other in others:
         assert requests_of(other) == requests_of(imported)
         assert other.summary == imported.summary
@@ -376,32 +365,3 @@ def test_J01_the_same_seed_gives_the_same_files_and_another_one_others(tmp_path:
     first = run("a", 1)
     assert run("b", 1) == first
     assert all(other != one for other, one in zip(run("c", 2), first, strict=True))
-
-
-def test_the_timeline_only_looks(tmp_path: Path) -> None:
-    """No figure is another one for it, and no worker or link is busier than all the time."""
-    path = tmp_path / "t.parquet"
-    tiers = [{"name": "gpu", "capacity": 5}, {"name": "cpu", "device": ONE_GB_PER_S}]
-    settings: dict[str, Any] = {"tiers": tiers, "block_bytes": GB}
-    table = trace([A, B, A], [0, 10.3, 40], answers=[7, 7, 7])
-    assert serve(table, timeline=str(path), sample="700ms", **settings).summary == serve(table, **settings).summary
-    rows = pq.read_table(path).to_pylist()
-    assert all(0 <= row["busy_share"] <= 1 for row in rows if row["busy_share"] is not None)
-    times = sorted({row["time_ns"] for row in rows})
-    assert times[:-1] == [700 * MS * k for k in range(len(times) - 1)]
-    assert len(rows) == len(times) * (2 + 1 + 2)
-
-
-def test_a_prompt_that_can_never_fit_is_rejected_with_need_and_room_and_the_rest_goes_on() -> None:
-    """With its answer it needs 6 blocks, or 5 of 4."""
-    rows = [[1], [*range(10, 16)], [2], [3]]
-    result = serve(trace(rows, [0] * 4, answers=[1, 1, 1, 32]), capacity=4, worker="sequences=1")
-    assert column(result, "status") == ["done", "rejected", "done", "rejected"]
-    assert column(result, "need_blocks") == [None, 6, None, 5]
-    assert seconds(result, "ttft_ns") == [1, None, 2, None]
-    requests = result.summary["requests"]
-    assert (requests["done"], requests["rejected"]) == (2, 2)
-    assert requests["rejected_examples"][0] == "request 1 needs 6 GPU blocks, and a worker has 4"
-    assert result.summary["timed"]["ttft_ns"]["n"] == 2
-    fits = serve(trace([[3]], [0], answers=[31]), capacity=4)
-    assert column(fits, "status") == ["done"]
