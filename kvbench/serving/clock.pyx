@@ -6,8 +6,7 @@ one and taking the next cost O(log of those set).
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
-from libc.stdlib cimport free
-from libc.stdlib cimport realloc
+from libc.stdlib cimport free, realloc
 
 from kvbench.memory cimport no_memory
 
@@ -16,9 +15,14 @@ cdef inline bint rings_before(const Alarm* a, const Alarm* b) noexcept nogil:
     return a.time_ns < b.time_ns or (a.time_ns == b.time_ns and a.sequence < b.sequence)
 
 
-cdef int in_the_past(int64_t time_ns, int64_t limit_ns) except -1 nogil:
+cdef int in_the_past(int64_t time_ns, int64_t now_ns) except -1 nogil:
     with gil:
-        raise AssertionError(f"the clock was asked for {time_ns:,} ns, which is past: it stands at {limit_ns:,} ns")
+        raise AssertionError(f"{time_ns:,} ns is past: it is {now_ns:,} ns")
+
+
+cdef int passes_alarm(int64_t time_ns, int64_t alarm_ns) except -1 nogil:
+    with gil:
+        raise AssertionError(f"an alarm rings at {alarm_ns:,} ns, before {time_ns:,} ns")
 
 
 @cython.final
@@ -89,7 +93,7 @@ cdef class Clock:
         if time_ns < self.now_ns:
             in_the_past(time_ns, self.now_ns)
         if time_ns > self.next_ns():
-            in_the_past(self.next_ns(), time_ns)
+            passes_alarm(time_ns, self.next_ns())
         self.now_ns = time_ns
         return 0
 

@@ -24,10 +24,11 @@ cdef extern from *:
         return (int64_t)(moment >> 64) + ((uint64_t)moment != 0);
     }
 
-    /* A transfer that should end at a whole nanosecond may be found to end a little after it, for every
-       rounding is to the later side; up to SLACK later counts as at it. That is 2^-30 ns, more than
-       the roundings of a billion changes in a row. */
-    #define KVB_SLACK ((kvb_u128)1 << 34)
+    /* All roundings are to the later side, so what should happen at a whole nanosecond may be found to
+       happen a little after it; up to SLACK later counts as at it. That is 2^-44 ns: more than a million
+       roundings in a row add up to (at links of 1 MB/s or more), and less than any fraction of a nanosecond
+       that a number of bytes can take at 17 TB/s or less, so it makes nothing of that kind early. */
+    #define KVB_SLACK ((kvb_u128)1 << 20)
 
     static inline int64_t kvb_due(kvb_u128 moment)
     {
@@ -54,6 +55,12 @@ cdef extern from *:
         if (whole >> 63)
             return KVB_FAR;
         return (whole << 64) + part + (up && part * divisor != rest);
+    }
+
+    static inline int64_t kvb_transfer_ns(int64_t bytes, uint64_t bandwidth)
+    {
+        kvb_u128 work = (kvb_u128)(uint64_t)bytes * 1000000000u;
+        return (int64_t)(work / bandwidth) + (work % bandwidth != 0);
     }
 
     static inline kvb_u128 kvb_amount_in(kvb_u128 duration, uint64_t bandwidth, uint64_t sharers)
@@ -84,3 +91,4 @@ cdef extern from *:
     # takes for an amount, rounded up or down.
     u128 amount_in "kvb_amount_in"(u128 duration, uint64_t bandwidth, uint64_t sharers) noexcept nogil
     u128 time_for "kvb_time_for"(u128 amount, uint64_t bandwidth, uint64_t sharers, bint up) noexcept nogil
+    int64_t transfer_ns "kvb_transfer_ns"(int64_t bytes, uint64_t bandwidth) noexcept nogil   # rounded up

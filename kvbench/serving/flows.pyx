@@ -15,7 +15,9 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from kvbench.memory cimport no_memory
-from kvbench.serving.fixed cimport amount, amount_in, before, later, round_up, time_for, u128, whole_bytes
+from kvbench.serving.fixed cimport (
+    amount, amount_in, before, due, later, time_for, transfer_ns, u128, whole_bytes,
+)
 from kvbench.serving.heap cimport heap_change, heap_push, heap_remove
 from kvbench.serving.link cimport Link
 
@@ -251,7 +253,11 @@ cdef class Flows:
         for i, link in enumerate(self.links):
             state = &self.at[i]
             link.moved_bytes = state.ended_bytes + whole_bytes(self.moving(state, at))
-            link.busy_ns = round_up(state.busy + (at - state.busy_since if state.flowing else 0))
+            # Told like an end of a transfer: without what roundings added, but never less than the bytes need.
+            link.busy_ns = max(
+                due(state.busy + (at - state.busy_since if state.flowing else 0)),
+                transfer_ns(link.moved_bytes, state.bandwidth),
+            )
             link.operations = state.operations
             link.latency_sum_ns = state.latency_sum_ns
             link.in_flight = state.in_flight
