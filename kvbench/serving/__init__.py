@@ -1,4 +1,4 @@
-"""What serving a model costs: the bytes of its KV cache.
+"""What serving a model costs: the bytes of its KV cache, and time.
 
 kvsize.py    shapes and layouts: bytes of a token, a request, a block, and back (integers throughout)
 capacity.py  what a capacity holds: per rank, host and cluster
@@ -7,6 +7,14 @@ hfconfig.py  a shape from the ``config.json`` of a Hugging Face model
 device.py    what reads and writes of a device take, and how it wears
 devices.py   devices by name (devices.toml, and the user's own files)
 breakeven.py from how many tokens on loading beats recomputing
+
+Of timed replay (compiled):
+
+clock.pyx    simulated time, and the alarms set
+link.pyx     one direction of a device or network link
+flows.pyx    how fast transfers flow that share links,
+turns.pyx    whose turn it is where these are full,
+links.pyx    and transfers from start to end
 
 Importing this package loads none of them; its names do, when they are first used.
 """
