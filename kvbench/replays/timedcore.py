@@ -75,7 +75,7 @@ class TimedCore(TieredCore):
             where = f"{self.plan.config.faults}: fault {number}"
             if fault.kind == "restart":
                 raise ConfigError(
-                    f"{where}: restart goes with order replay only; of a timed one give freeze or unhealthy"
+                    f"{where}: restart goes with order replay; on the clock give freeze or unhealthy"
                 )
             if fault.from_request is not None or fault.to_request is not None:
                 raise ConfigError(f"{where}: a timed replay has a clock; give from_s and to_s")
