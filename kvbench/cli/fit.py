@@ -71,11 +71,12 @@ def compute(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Fit the numbers of a compute model to MEASURED: CSV, JSON lines or Parquet, a row a step.
+    """Fit the numbers of a compute model to measured steps.
 
-    Columns: seconds, ms, us or ns; new_tokens, context_tokens or cached_tokens before them, prompts (so
-    many equal ones at once); decodes, and decode_context, the tokens of their context in all (or
-    context_tokens of each); held_tokens and capacity_tokens of the GPU. What is missing is 0.
+    MEASURED is CSV, JSON lines or Parquet, a row a step. Columns: seconds, ms, us or ns; new_tokens,
+    context_tokens or cached_tokens before them, prompts (so many equal ones at once); decodes, and
+    decode_context, the tokens of their context in all (or context_tokens of each); held_tokens and
+    capacity_tokens of the GPU. What is missing is 0.
 
     The fit makes relative errors small, so that short steps count like long ones. Parameters stay at
     least 0 where the model asks for it.
@@ -118,11 +119,11 @@ def device(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Fit bandwidth and latency of a device, in each direction, to MEASURED: a row an operation.
+    """Fit bandwidth and latency of a device to measured operations.
 
-    CSV, JSON lines or Parquet with bytes; seconds, ms, us or ns; operation (read or write; read without
-    it); in_flight, the operations that ran at once (1 without it). Or what fio --output-format=json
-    or nixlbench printed.
+    MEASURED is CSV, JSON lines or Parquet, a row an operation: bytes; seconds, ms, us or ns; operation
+    (read or write; read without it); in_flight, the operations that ran at once (1 without it). Or it
+    is what fio with JSON for its output format, or nixlbench, printed.
     """
     from kvbench.fitting.device import fit_device
     from kvbench.pairs import key_values

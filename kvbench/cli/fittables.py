@@ -36,7 +36,7 @@ def print_fit(fit: Fit) -> None:
         out.print(f"… and {len(fit.rows) - MAX_ROWS:,} more (--json has them all)")
     out.print()
     squared = "–" if fit.r_squared is None else f"{fit.r_squared:.5f}"
-    out.print(f"mean absolute error {100 * fit.mape:.2f} %, largest {100 * fit.max_error:.2f} %, R² {squared}")
+    out.print(f"mean absolute error {100 * fit.mape:.2f} % (MAPE), largest {100 * fit.max_error:.2f} %, R² {squared}")
     for note in fit.notes:
         out.print(f"note: {escape(note)}")
     out.print()
