@@ -110,8 +110,10 @@ class _Fitting:
         self.linear = [name for name in spec.linear if name not in given]
         self.curved = [name for name in spec.curved if name not in given]
         if not self.linear and not self.curved:
-            what = "has none that can be fitted" if not spec.linear + spec.curved else "are all given"
-            raise ConfigError(f"--model {spec.name}: its parameters {what}")
+            what = (
+                "all its parameters are given" if spec.linear + spec.curved else "none of its parameters can be fitted"
+            )
+            raise ConfigError(f"--model {spec.name}: {what}")
         self._check_mix()
         self.times = np.array([each.time_ns for each in samples])
         self.base: Values = spec.parse_params(given | {name: self._least(name) for name in self.linear})
@@ -180,16 +182,17 @@ class _Fitting:
         for name in self.curved:
             moved = self.base | {name: 2 * self._start(name)}
             silent += [name] if np.array_equal(self._of(moved), here) else []
+        kept = []
         for name in silent:
             default = self.params[name].default
             if default is None and self.params[name].optional:
                 self.base.pop(name, None)
+                kept.append(name)
             else:
                 self.base[name] = self._least(name) if default is None else default
-        if silent:
-            self.notes.append(
-                f"no row depends on {', '.join(silent)}, which {'keep' if silent[1:] else 'keeps'} the default"
-            )
+                kept.append(f"{name} (which stays {_text(self.base[name])})")
+        if kept:
+            self.notes.append(f"no row depends on {', '.join(kept)}")
         self.linear = [name for name in self.linear if name not in silent]
         self.curved = [name for name in self.curved if name not in silent]
         if not self.unknown:
