@@ -49,7 +49,7 @@ from kvbench.trace.schema import COLUMNS, TraceFacts
 ROOT = Path(__file__).parent.parent
 WALL_CLOCK = re.compile(r"^wall clock: .*$", re.MULTILINE)
 PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
-"""Kinds of the table of parts; routers, devices and hash algorithms have tables of their own."""
+"""Kinds of the table of parts; routers, devices, compute models and hash algorithms have tables of their own."""
 
 STACK = (
     "gpu,capacity=2500",

@@ -124,7 +124,14 @@ def run_replay(
     else:
         engine = TimedEngine(plan, trace, keep_events=config.events is not None)
         timed = make_totals(plan.serving)
-    recorder = Recorder(plan, trace, keep_requests=keep_requests, has_bound=engine.has_bound, timed=timed)
+    recorder = Recorder(
+        plan,
+        trace,
+        keep_requests=keep_requests,
+        has_bound=engine.has_bound,
+        timed=timed,
+        moved=_moves_arrivals(plan),
+    )
     with ExitStack() as stack:
         recorder.open(stack)
         done, rows = 0, trace.rows
@@ -177,6 +184,7 @@ class Recorder:
     """Adds up the totals of a replay and streams out its tables.
 
     ``timed``  of a timed replay: its totals; they say which requests all figures are of.
+    ``moved``  whether requests of a timed replay may arrive at other times than the trace says.
     """
 
     def __init__(
@@ -187,6 +195,7 @@ class Recorder:
         keep_requests: bool,
         has_bound: bool,
         timed: TimedTotals | None = None,
+        moved: bool = False,
     ) -> None:
         config = plan.config
         self.totals = Totals(config.workers)
@@ -201,9 +210,7 @@ class Recorder:
         if known and has_bound:
             known.add("belady")
         self._tiers = [tier.name for tier in plan.tiers or ()]
-        self._table = RequestTable(
-            trace.schema, known, self._tiers, timed=timed is not None, moved=_moves_arrivals(plan)
-        )
+        self._table = RequestTable(trace.schema, known, self._tiers, timed=timed is not None, moved=moved)
         self._kept = Collector(self._table.schema) if keep_requests else None
         self._requests: TableWriter | None = None
         self._events: TableWriter | None = None
