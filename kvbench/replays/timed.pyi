@@ -2,15 +2,23 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from kvbench.replays.tiered import TieredReplay
 from kvbench.serving.mover import Observer
 from kvbench.serving.traffic import Traffic
 from kvbench.serving.worker import Worker
 
+COUNTS: tuple[str, ...]
+TIMES: tuple[str, ...]
+
+@disjoint_base
 class Slab: ...
+
+@disjoint_base
 class Recorder(Observer): ...
 
+@disjoint_base
 class TimedReplay(TieredReplay):
     @property
     def traffic(self) -> Traffic: ...

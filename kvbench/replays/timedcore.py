@@ -74,9 +74,7 @@ class TimedCore(TieredCore):
         for number, fault in enumerate(self._faults.faults, 1):
             where = f"{self.plan.config.faults}: fault {number}"
             if fault.kind == "restart":
-                raise ConfigError(
-                    f"{where}: restart goes with order replay; on the clock give freeze or unhealthy"
-                )
+                raise ConfigError(f"{where}: restart goes with order replay; on the clock give freeze or unhealthy")
             if fault.from_request is not None or fault.to_request is not None:
                 raise ConfigError(f"{where}: a timed replay has a clock; give from_s and to_s")
             edges |= {fault.start_ns, fault.end_ns}

@@ -282,7 +282,12 @@ class Recorder:
         if isinstance(engine, TimedEngine):
             self.add_samples(engine.core.timed_samples, engine.core.tiers, engine.core.capacities)
             engine.core.timed_samples.clear()
-        elif self._timeline is not None and isinstance(engine.core, TieredCore) and engine.core.samples:
+        elif (
+            self.timed is None
+            and self._timeline is not None
+            and isinstance(engine.core, TieredCore)
+            and engine.core.samples
+        ):
             self._timeline.write(timeline_batch(engine.core.samples, engine.core.tiers, engine.core.capacities))
             engine.core.samples.clear()
 
@@ -294,7 +299,7 @@ class Recorder:
             return
         if isinstance(engine, TimedEngine):
             engine.core.take_sample(engine.core.replay.now_ns)
-        else:
+        elif self.timed is None:
             engine.core.sample(self._last_ns)
         self._write_timeline(engine)
 

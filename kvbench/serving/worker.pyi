@@ -1,9 +1,12 @@
 from typing import Self
 
+from typing_extensions import disjoint_base
+
 from kvbench.serving.compute import ComputeModel
 from kvbench.serving.mover import Mover, Observer
 from kvbench.serving.traffic import Traffic
 
+@disjoint_base
 class Worker:
     def __new__(
         cls,
