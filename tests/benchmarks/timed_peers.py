@@ -6,8 +6,8 @@
 
 Both replay all answers of the trace with Dynamo's formula (``poly``) on GPUs of 3,000 blocks of 512 tokens. kvbench
 reads an Arrow file that ``trace import`` made, Dynamo the JSON lines that it was made of. Dynamo has no router that
-looks at prefixes alone: ``max-prefix`` stands beside its KV router, which weighs load, too. The peer is left out, with the
-reason, where its Python has no ai-dynamo. Times are CPU seconds of the call, without imports, medians of the runs;
+looks at prefixes alone: ``max-prefix`` stands beside its KV router, which weighs load, too. The peer is left out, with
+the reason, where its Python has no ai-dynamo. Times are CPU seconds of the call, without imports, medians of the runs;
 beside them is what wall clocks said.
 """
 
