@@ -159,13 +159,15 @@ def _lists(config: RunConfig, plans: list[Plan]) -> dict[str, Any]:
 
 def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
     from kvbench.results.matrix import run_matrix
-    from kvbench.results.run import run_replay
+    from kvbench.results.run import run_repeats, run_replay
 
     started = time.perf_counter()
-    run: Any = run_matrix if config.is_matrix else run_replay
+    run: Any = run_matrix if config.is_matrix else run_repeats if config.seeds > 1 else run_replay
     with row_progress("replay") as progress:
         result = run(config, registry, progress=progress, clock=time.perf_counter)
     result.wall_clock["total_s"] = time.perf_counter() - started
+    for caution in result.manifest.get("cautions", ()):
+        click.echo(f"caution: {caution}", err=True)
     if as_json:
         from kvbench.cli.jsonout import print_json
 
@@ -175,6 +177,10 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
     from kvbench.cli.tables import print_matrix, print_replay
 
     show: Any = print_matrix if config.is_matrix else print_replay
+    if config.seeds > 1:
+        from kvbench.cli.seedtables import print_repeats
+
+        show = print_repeats
     if isinstance(config.router, list):
         show = print_routers
     show(result, config)

@@ -10,6 +10,7 @@ cdef enum AlarmKind:
     STEP_ENDS = 0
     ARRIVES = 1
     SAMPLES = 2
+    CALLS = 3
 
 cdef enum:
     LOOK_AHEAD = 256   # waiting requests that are looked at when a step is built
