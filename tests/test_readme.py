@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import readme
 import readme_routers
+import readme_timed
 from cogapp import Cog
 
 import kvbench
@@ -154,6 +155,7 @@ STUDIES: dict[str, Callable[[dict[str, Path]], str]] = {
     "tiers": lambda traces: readme.stack_study(traces["conversation"]),
     "pools": readme.pool_study,
     "routers": lambda traces: readme_routers.router_study(traces["conversation"]),
+    "dynamo": lambda traces: readme_timed.dynamo_study(traces["conversation"]),
 }
 
 

@@ -106,6 +106,11 @@ kvbench plugins lists the policies, routers and token databases with their param
 def replay(ctx: click.Context, /, config_file: Path | None, as_json: bool, print_config: bool, **settings: Any) -> None:
     """Replay TRACE and say what hit, what missed and why.
 
+    Requests are served one after another, in no time (order replay). With --compute they
+    are served on a simulated clock (timed replay): they overlap and wait for each other, for
+    transfers and for steps of the engine, and the result has TTFT, TPOT, goodput, throughput
+    and whether the workers keep up, too.
+
     TRACE is an Arrow IPC file, an Arrow stream (- for standard input) or a Parquet file in
     kvbench's schema; kvbench trace import makes one from a foreign file.
     """
