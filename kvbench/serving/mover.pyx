@@ -447,6 +447,7 @@ cdef class Mover:
                     if entry.tier != tier or entry.slot != slot:
                         continue
                     entry.slot = -1
+                    (<StackedTier>tier).worker = self.worker
                     if self.traffic.transfers.moved(record.handle, self.traffic.clock.now_ns) >= (
                         (entry.position + 1) * self.chunk_bytes[t]
                     ):
@@ -645,6 +646,7 @@ cdef class Mover:
                 for k in range(record.count):
                     entry = &record.entries[k]
                     if (entry.chunk + 1) * self.block_tokens * self.stack.level[record.level].multiple > request.computed:
+                        (<StackedTier>entry.tier).worker = self.worker
                         (<StackedTier>entry.tier).abandon(entry.slot, 1)
                         entry.slot = -1
                 self.start_write(write)
