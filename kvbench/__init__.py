@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvbench.api import curve, replay, replay_matrix
+    from kvbench.api import curve, replay, replay_matrix, replay_seeds
     from kvbench.config import RunConfig
     from kvbench.engine import CacheEngine, EngineCosts, EngineMetadata, EngineStats
     from kvbench.errors import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kvbench.replays.sample import SampleChoice
     from kvbench.results.curve import CurveResult
     from kvbench.results.matrix import MatrixResult
+    from kvbench.results.repeats import RepeatResult
     from kvbench.results.result import ReplayResult
     from kvbench.specs import (
         AdmissionSpec,
@@ -71,6 +72,7 @@ _HOME = {
     "PluginError": "kvbench.errors",
     "PolicyError": "kvbench.errors",
     "Registry": "kvbench.plugins",
+    "RepeatResult": "kvbench.results.repeats",
     "ReplayResult": "kvbench.results.result",
     "RouterPolicySpec": "kvbench.specs",
     "RunConfig": "kvbench.config",
@@ -87,6 +89,7 @@ _HOME = {
     "open_trace": "kvbench.trace.reader",
     "replay": "kvbench.api",
     "replay_matrix": "kvbench.api",
+    "replay_seeds": "kvbench.api",
 }
 
 __all__ = [
@@ -111,6 +114,7 @@ __all__ = [
     "PluginError",
     "PolicyError",
     "Registry",
+    "RepeatResult",
     "ReplayResult",
     "RouterPolicySpec",
     "RunConfig",
@@ -127,6 +131,7 @@ __all__ = [
     "open_trace",
     "replay",
     "replay_matrix",
+    "replay_seeds",
 ]
 
 

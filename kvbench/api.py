@@ -9,7 +9,7 @@ from kvbench.config import RunConfig, load_config
 from kvbench.plugins import load_registry
 from kvbench.results.curve import run_curve
 from kvbench.results.matrix import run_matrix
-from kvbench.results.run import run_replay
+from kvbench.results.run import run_repeats, run_replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvbench.replays.sample import SampleChoice
     from kvbench.results.curve import CurveResult
     from kvbench.results.matrix import MatrixResult
+    from kvbench.results.repeats import RepeatResult
     from kvbench.results.result import ReplayResult
     from kvbench.trace.reader import TraceSource
 
@@ -74,6 +75,35 @@ def replay_matrix(
         ['lru', 'arc', 'lru', 'arc']
     """
     return run_matrix(
+        _configured(config, settings),
+        registry if registry is not None else load_registry(),
+        source=trace,
+        progress=progress,
+        clock=time.perf_counter,
+    )
+
+
+def replay_seeds(
+    trace: TraceSource | None = None,
+    *,
+    config: RunConfig | None = None,
+    registry: Registry | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+    **settings: Any,
+) -> RepeatResult:
+    """Replay a trace on the clock under several seeds: what each figure is on average, and how sure that is.
+
+    Arguments as for :func:`replay`; ``seeds`` says how many, from ``seed`` on. ``trace`` is read as often, so a
+    stream will not do.
+
+        >>> import kvbench
+        >>> result = kvbench.replay_seeds(
+        ...     "traces/chat.arrow", compute="poly", workers=2, router="random", capacity="10%", seeds=3
+        ... )
+        >>> result.figures["timed.ttft_ns.p99"].n
+        3
+    """
+    return run_repeats(
         _configured(config, settings),
         registry if registry is not None else load_registry(),
         source=trace,

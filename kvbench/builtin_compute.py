@@ -120,7 +120,6 @@ def _published() -> Iterator[ComputeModelSpec]:
             _at_least_0("decode_ms", 5.74, "of a step with decodes on an empty GPU, ms"),
             _at_least_0("decode_ms_at_load", 54.01, "times the share that is full, ms"),
             Param("decode_ms_at_load_squared", float, -25.74, "times its square, ms"),
-            _at_least_0("decode_least_ms", 1.0, "of a step with decodes at least, ms"),
             Param("speedup_ratio", float, 1.0, "divides all times", minimum=1e-9),
             Param("decode_speedup_ratio", float, 1.0, "divides those of decode, too", minimum=1e-9),
             _MIX,
@@ -185,6 +184,6 @@ def _roofline() -> ComputeModelSpec:
             _at_least_0("layer_us", 0.0, "of each layer in a step, µs"),
         ),
         source="Williams et al., CACM 52(4), 2009; GPUs and MFU: kvbench/serving/gpus.toml",
-        linear=("step_us", "layer_us"),
+        linear=("step_us",),
         curved=("mfu", "decode_mfu", "bandwidth_efficiency"),
     )

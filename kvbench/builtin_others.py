@@ -78,6 +78,7 @@ def kvbench_commands() -> Iterator[CommandSpec]:
         "curve", "kvbench.cli.curve:curve", "Show the exact LRU hit rate at every capacity, found in one pass."
     )
     yield CommandSpec("events", "kvbench.cli.events:events", "Read, write and fold logs of what was stored where.")
+    yield CommandSpec("fit", "kvbench.cli.fit:fit", "Fit a compute model or a device to what was measured.")
     yield CommandSpec(
         "kv-size", "kvbench.cli.kvsize:kv_size", "Say how many bytes a model's KV takes, and what a capacity holds."
     )

@@ -43,6 +43,9 @@ def check_clock(config: RunConfig) -> None:
         raise ConfigError("--timeline-every has no effect with --compute; give --sample, a time")
     if not 1 <= config.seeds <= MAX_SEEDS:
         raise ConfigError(f"--seeds = {config.seeds} must be from 1 to {MAX_SEEDS:,}")
+    for name in ("output", "events", "timeline"):
+        if config.seeds > 1 and getattr(config, name) is not None:
+            raise ConfigError(f"--seeds = {config.seeds}: {option_of(name)} is a file of one run; give one seed")
     if config.sample is not None and config.timeline is None:
         raise ConfigError("--sample has no effect without --timeline")
     time_ns(config.sample, "--sample", positive=True)

@@ -31,7 +31,7 @@ from kvbench.replays.tierplan import PLACEMENTS
 from kvbench.results.events import EVENTS_SCHEMA
 from kvbench.results.hitrates import HIT_RATES
 from kvbench.results.rates import RATES
-from kvbench.results.requests import CARRIED, COMPUTED, MISS_REASONS, tier_request_columns
+from kvbench.results.requests import CARRIED, COMPUTED, MISS_REASONS, ROUTED, tier_request_columns
 from kvbench.results.timeline import TIMELINE_SCHEMA
 from kvbench.serveconfig import LINK
 from kvbench.serving.devices import load_devices
@@ -49,7 +49,7 @@ from kvbench.trace.schema import COLUMNS, TraceFacts
 ROOT = Path(__file__).parent.parent
 WALL_CLOCK = re.compile(r"^wall clock: .*$", re.MULTILINE)
 PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
-"""Kinds of the table of parts; routers, devices and hash algorithms have tables of their own."""
+"""Kinds of the table of parts; routers, devices, compute models and hash algorithms have tables of their own."""
 
 STACK = (
     "gpu,capacity=2500",
@@ -142,7 +142,7 @@ def trace_facts() -> None:
 
 def request_columns() -> None:
     rows = [("`request`", "number of the request, from 0"), (", ".join(f"`{c}`" for c in CARRIED), "from the trace")]
-    table(("column", "meaning"), [*rows, *((f"`{c.name}`", c.help) for c in COMPUTED)])
+    table(("column", "meaning"), [*rows, *((f"`{c.name}`", c.help) for c in (*COMPUTED, *ROUTED))])
 
 
 def tier_columns() -> None:

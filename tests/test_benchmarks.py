@@ -124,6 +124,28 @@ def test_hashing_and_hashlib_make_the_same_chain(
     assert module.main(command) == 1
 
 
+@pytest.mark.usefixtures("suite")
+def test_timed_replays_stand_beside_a_peer_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that measures them prints the ratio, or why there is none."""
+    module = importlib.import_module("benchmarks.timed_peers")
+    row = {"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [1, 2]}
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps({**row, "timestamp": 1_000 * at}) + "\n" for at in range(4)))
+    command = ["--trace", str(trace), "--runs", "1"]
+    assert module.main([*command, "--json", "--peer-python", sys.executable]) == 0
+    printed = capsys.readouterr()
+    assert all(duel["kvbench"]["requests"] == 4 for duel in json.loads(printed.out).values())
+    found = json.loads(printed.out)["round-robin"]["kvbench"]
+    monkeypatch.setattr(module, "missing_peer", lambda _: None)
+    monkeypatch.setattr(module, "peer_replay", lambda *_: {**found, "cpu_s": 2 * found["cpu_s"]})
+    assert module.main(command) == 0
+    assert "Dynamo  kv_router" in capsys.readouterr().out
+    assert module.main(["--trace", str(tmp_path / "none")]) == 0
+    assert "nothing to replay" in capsys.readouterr().err
+
+
 def classes(module: ModuleType) -> list[type[Any]]:
     return [made for _, made in inspect.getmembers(module, inspect.isclass) if methods(made)]
 

@@ -14,14 +14,16 @@ from types import SimpleNamespace
 import pytest
 import readme
 import readme_routers
+import readme_timed
 from cogapp import Cog
 
 import kvbench
 from kvbench.config import load_config
+from kvbench.fitting.compute import fit_compute
 from kvbench.plugins import Distribution
 from kvbench.replays.faults import read_faults
 from kvbench.serving.devices import load_devices
-from kvbench.testing import HashAlgorithmContract, small_trace
+from kvbench.testing import ComputeModelContract, HashAlgorithmContract, small_trace
 from kvbench.trace.formats.mooncake import MooncakeFormat
 from kvbench.trace.importer import import_trace
 
@@ -110,6 +112,19 @@ def test_the_device_times_a_tier() -> None:
     assert far["read_busy_ns"] == pytest.approx(far["read_bytes"] / 28, rel=1e-6)
 
 
+def test_the_compute_model_keeps_its_contract_and_can_be_fitted(tmp_path: Path) -> None:
+    registry = plugin("kvbench_compute_models")
+    contract = ComputeModelContract()
+    contract.spec = registry.get(kvbench.ComputeModelSpec, "memory")
+    contract.test_more_tokens_never_take_less()
+    model = contract.fresh()
+    assert model.step_time_ns([(1_000, 50, 50)], decodes=2, decode_context=300) == 5_000_000 + 40 * 300 + 35_000_000
+    rows = tmp_path / "rows.csv"
+    rows.write_text("new_tokens,decodes,decode_context,ms\n100,0,0,10\n1000,0,0,55\n0,3,10000,5.3\n0,9,50000,6.5\n")
+    found = fit_compute(registry, rows, "memory")
+    assert [parameter.value for parameter in found.parameters] == pytest.approx([5, 30, 50], rel=1e-6)
+
+
 def test_the_run_file_of_tiers_runs(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(block_with("toml", "[[tiers]]"))
@@ -140,6 +155,7 @@ STUDIES: dict[str, Callable[[dict[str, Path]], str]] = {
     "tiers": lambda traces: readme.stack_study(traces["conversation"]),
     "pools": readme.pool_study,
     "routers": lambda traces: readme_routers.router_study(traces["conversation"]),
+    "dynamo": lambda traces: readme_timed.dynamo_study(traces["conversation"]),
 }
 
 

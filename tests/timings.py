@@ -63,7 +63,7 @@ def totals_of(rows: list[dict[str, Any]], *, batch: int = 1_000, **settings: Any
     times = times_of(rows)
     for first in range(0, len(rows), batch):
         piece = times[first : first + batch]
-        totals.add(columns_of(piece), piece, first)
+        totals.add(columns_of(piece), piece, np.arange(first, first + len(piece)))
     return totals
 
 

@@ -27,6 +27,7 @@ cdef enum FillCause:
 cdef class FlightStore(CopyStore):
     cdef Flight* flights            # slot -> flight, or NULL: nothing takes time (order replay)
     cdef readonly int32_t pending   # slots that lookups pass by
+    cdef readonly int32_t unannounced
     cdef Filled* filled             # slots filled since they were last looked at
     cdef int32_t filled_count, filled_room
     cdef uint64_t* lost             # keys of blocks evicted while a write read from them
@@ -37,6 +38,7 @@ cdef class FlightStore(CopyStore):
     cdef int note_lost(self, const int32_t* victims, int32_t n) except -1 nogil
     cdef void depart(self, int32_t slot) noexcept nogil
     cdef int land(self, int32_t slot) except -1 nogil
+    cdef void hush(self, int32_t slot) noexcept nogil
     cdef int announce(self, int32_t slot) except -1 nogil
     cdef int abandon(self, int32_t slot, int32_t pins) except -1 nogil
     cdef void pin_slot(self, int32_t slot) noexcept nogil

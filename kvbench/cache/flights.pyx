@@ -94,8 +94,14 @@ cdef class FlightStore(CopyStore):
         self.pending -= 1
         if self.flights[slot].unannounced:
             self.flights[slot].unannounced = 0
+            self.unannounced -= 1
             return self.announce(slot)
         return 0
+
+    cdef void hush(self, int32_t slot) noexcept nogil:
+        """Its INSERT has been taken back, until it lands."""
+        self.flights[slot].unannounced = 1
+        self.unannounced += 1
 
     cdef int announce(self, int32_t slot) except -1 nogil:
         """Tell the log of a block that was stored some time ago."""
@@ -104,6 +110,7 @@ cdef class FlightStore(CopyStore):
     cdef int abandon(self, int32_t slot, int32_t pins) except -1 nogil:
         """It will not arrive: its slot is emptied, whose only ``pins`` are those of the caller."""
         cdef bint told = not self.flights[slot].unannounced
+        self.unannounced -= not told
         self.flights[slot].pending = self.flights[slot].unannounced = 0
         self.flights[slot].write = -1
         self.flights[slot].reads = 0

@@ -5,8 +5,8 @@ import numpy.typing as npt
 from typing_extensions import disjoint_base
 
 from kvbench.cache.admission import AdmissionFilter
-from kvbench.cache.flights import FlightStore
 from kvbench.cache.events import EventLog
+from kvbench.cache.flights import FlightStore
 from kvbench.cache.seen import Seen
 from kvbench.eviction.policy import EvictionPolicy
 

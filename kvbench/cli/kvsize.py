@@ -22,6 +22,7 @@ Examples:
   kvbench kv-size
   kvbench kv-size Llama-3.1-70B --tp 8 --block-tokens 64 --capacity 64GiB --scope rank
   kvbench kv-size DeepSeek-V3 --tp 8 --dtype fp8 --save-only-first-rank
+  kvbench kv-size Qwen3-32B --tp 2 --gpu h100-sxm --tokens 32768
   kvbench kv-size path/to/config.json --tokens 131072 --capacity 1TiB,2TiB""",
 )
 @click.argument("model", required=False)
@@ -44,6 +45,10 @@ Examples:
 )
 @click.option("--workers", type=int, metavar="N", help="Workers of a host, of --tp ranks each.  [default: 1]")
 @click.option("--hosts", type=int, metavar="N", help="Hosts of the cluster.  [default: 1]")
+@click.option("--gpu", metavar="NAME|SIZE", help="Say what the weights leave of a GPU's memory: h100-sxm, 80GiB.")
+@click.option(
+    "--utilization", type=float, metavar="SHARE", help="Of that memory, with the weights, at most.  [default: 0.9]"
+)
 @click.option("--save-only-first-rank", is_flag=True, help="MLA: the latent is stored by one rank instead of by each.")
 @click.option("--models", type=click.Path(path_type=Path), metavar="FILE", help="Models of your own, in TOML.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
@@ -166,26 +171,48 @@ def _capacities(
     from kvbench.serving.capacity import capacity_of
     from kvbench.units import parse_bytes
 
-    if settings["capacity"] is None:
-        for name in ("scope", "workers", "hosts"):
+    if settings["utilization"] is not None and settings["gpu"] is None:
+        raise ConfigError("--utilization has no effect without --gpu")
+    if settings["scope"] is not None and settings["capacity"] is None:
+        raise ConfigError("--scope has no effect without --capacity")
+    if settings["capacity"] is None and settings["gpu"] is None:
+        for name in ("workers", "hosts"):
             if settings[name] is not None:
-                raise ConfigError(f"--{name} has no effect without --capacity")
+                raise ConfigError(f"--{name} has no effect without --capacity or --gpu")
         return []
     scope = settings["scope"] or "host"
     workers, hosts = (1 if settings[name] is None else settings[name] for name in ("workers", "hosts"))
+    given = [] if settings["capacity"] is None else settings["capacity"].split(",")
+    sizes = [(text.strip(), parse_bytes(text), scope) for text in given]
+    if settings["gpu"] is not None:
+        sizes.append(_left(layout, settings))
     rows = []
-    for text in settings["capacity"].split(","):
+    for text, size, whose in sizes:
         held = capacity_of(
             layout,
-            parse_bytes(text),
-            scope,
+            size,
+            whose,
             block_tokens=block_tokens,
             request_tokens=tokens,
             workers=workers,
             hosts=hosts,
         )
-        rows.append({"given": text.strip(), "workers": workers, "hosts": hosts, **_holding(held)})
+        rows.append({"given": text, "workers": workers, "hosts": hosts, **_holding(held)})
     return rows
+
+
+def _left(layout: KvLayout, settings: dict[str, Any]) -> tuple[str, int, str]:
+    """What the weights leave of each rank's memory: in words, in bytes, and whose it is."""
+    from kvbench.serving.capacity import DEFAULT_UTILIZATION, left_by_weights
+    from kvbench.serving.gpus import load_gpus
+    from kvbench.serving.models import decoder_of
+    from kvbench.units import parse_bytes
+
+    gpus, name = load_gpus(), settings["gpu"]
+    memory = round(gpus[name].hbm_gib * 2**30) if name in gpus else parse_bytes(name)
+    share = DEFAULT_UTILIZATION if settings["utilization"] is None else settings["utilization"]
+    size = left_by_weights(decoder_of(layout.shape), memory, layout.ranks, share)
+    return f"{share:g} of {name} less the weights", size, "rank"
 
 
 def _holding(held: Holding) -> dict[str, Any]:

@@ -106,6 +106,11 @@ kvbench plugins lists the policies, routers and token databases with their param
 def replay(ctx: click.Context, /, config_file: Path | None, as_json: bool, print_config: bool, **settings: Any) -> None:
     """Replay TRACE and say what hit, what missed and why.
 
+    Requests are served one after another, in no time (order replay). With --compute they
+    are served on a simulated clock (timed replay): they overlap and wait for each other, for
+    transfers and for steps of the engine, and the result has TTFT, TPOT, goodput, throughput
+    and whether the workers keep up, too.
+
     TRACE is an Arrow IPC file, an Arrow stream (- for standard input) or a Parquet file in
     kvbench's schema; kvbench trace import makes one from a foreign file.
     """
@@ -159,13 +164,15 @@ def _lists(config: RunConfig, plans: list[Plan]) -> dict[str, Any]:
 
 def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
     from kvbench.results.matrix import run_matrix
-    from kvbench.results.run import run_replay
+    from kvbench.results.run import run_repeats, run_replay
 
     started = time.perf_counter()
-    run: Any = run_matrix if config.is_matrix else run_replay
+    run: Any = run_matrix if config.is_matrix else run_repeats if config.seeds > 1 else run_replay
     with row_progress("replay") as progress:
         result = run(config, registry, progress=progress, clock=time.perf_counter)
     result.wall_clock["total_s"] = time.perf_counter() - started
+    for caution in result.manifest.get("cautions", ()):
+        click.echo(f"caution: {caution}", err=True)
     if as_json:
         from kvbench.cli.jsonout import print_json
 
@@ -175,6 +182,10 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
     from kvbench.cli.tables import print_matrix, print_replay
 
     show: Any = print_matrix if config.is_matrix else print_replay
+    if config.seeds > 1:
+        from kvbench.cli.seedtables import print_repeats
+
+        show = print_repeats
     if isinstance(config.router, list):
         show = print_routers
     show(result, config)

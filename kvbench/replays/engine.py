@@ -61,9 +61,14 @@ class Served:
     def only(self, rows: npt.NDArray[np.int64]) -> Served:
         """Some of its requests."""
         keyed = Keyed(self.batch, self.keys, None, None).take(rows)
-        arrays = (self.belady, self.tiers, self.times, self.numbers)
         return Served(
-            keyed.batch, keyed.keys, self.rows[rows], *(None if array is None else array[rows] for array in arrays)
+            keyed.batch,
+            keyed.keys,
+            self.rows[rows],
+            None if self.belady is None else self.belady[rows],
+            None if self.tiers is None else self.tiers[rows],
+            None if self.times is None else self.times[rows],
+            None if self.numbers is None else self.numbers[rows],
         )
 
 

@@ -32,7 +32,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ``tier``    its name; not for ``freeze``.
     ``worker``  whose; all workers' if it is left out.
     ``from_request``, ``to_request``  requests of the replay, counted from 0; the last one is excluded.
-    ``from_s``, ``to_s``              the same in seconds of the trace's clock.
+    ``from_s``, ``to_s``              the same in seconds of the trace's clock; in timed replay, of the simulated one.
     """
 
     kind: Literal["unhealthy", "get", "put", "freeze", "restart"]
@@ -72,11 +72,21 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             if (low is not None and low < 0) or (high is not None and high <= (low or 0)):
                 raise ConfigError(f"{where}: it ends before it begins")
 
+    @property
+    def start_ns(self) -> int | None:
+        """When it begins, where seconds say so."""
+        return _ns(self.from_s)
+
+    @property
+    def end_ns(self) -> int | None:
+        """When it ends, where seconds say so."""
+        return _ns(self.to_s)
+
     def active(self, request: int, time_ns: int) -> bool:
         """Whether it is in force for a request."""
         for value, low, high in (
             (request, self.from_request, self.to_request),
-            (time_ns, _ns(self.from_s), _ns(self.to_s)),
+            (time_ns, self.start_ns, self.end_ns),
         ):
             if (low is not None and value < low) or (high is not None and value >= high):
                 return False

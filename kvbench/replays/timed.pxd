@@ -15,6 +15,7 @@ cdef struct Batch:
     const uint64_t* keys
     const int64_t* offsets
     const int32_t* cacheable
+    const int32_t* outputs
     const int32_t* limits
     const int32_t* facts
     const int64_t* arrivals
@@ -28,6 +29,11 @@ cdef struct Batch:
     int64_t size
     int64_t next          # its next request to arrive
     int64_t left          # of its requests, those that have not ended
+
+
+# The events before number `stop` happened by `time_ns`.
+cdef struct Heard:
+    int64_t stop, time_ns
 
 
 cdef class TimedReplay(TieredReplay):
@@ -48,7 +54,9 @@ cdef class TimedReplay(TieredReplay):
     cdef readonly str stopped     # why, or empty
     cdef Queue* turns             # session -> its requests that wait for the one before
     cdef int32_t sessions
-    cdef object sampler
+    cdef object sampler, callback
+    cdef Heard* heards
+    cdef int64_t heard_count, heard_room
     cdef bint is_stopped
     cdef int64_t now_ns_of_one
 
@@ -72,6 +80,9 @@ cdef class TimedReplay(TieredReplay):
     cdef int look_up(self, Request* request) except -1 nogil
     cdef int store(self, Request* request) except -1 nogil
     cdef int tell(self, Request* request) except -1 nogil
+    cdef int count_answer(self, Request* request) except -1 nogil
+    cdef int note_time(self) except -1 nogil
+    cdef check_all(self)
     cdef int pass_on(self) except -1 nogil
     cdef Moment moment_of_request(self, const Request* request) noexcept nogil
     cdef int end(self, Request* request) except -1 nogil

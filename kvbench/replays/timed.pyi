@@ -1,18 +1,24 @@
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from kvbench.replays.tiered import TieredReplay
 from kvbench.serving.mover import Observer
 from kvbench.serving.traffic import Traffic
 from kvbench.serving.worker import Worker
 
+COUNTS: tuple[str, ...]
+TIMES: tuple[str, ...]
+
+@disjoint_base
 class Slab: ...
 
+@disjoint_base
 class Recorder(Observer): ...
 
+@disjoint_base
 class TimedReplay(TieredReplay):
     @property
     def traffic(self) -> Traffic: ...
@@ -53,11 +59,14 @@ class TimedReplay(TieredReplay):
         tier_rows: npt.NDArray[np.int32],
         times: npt.NDArray[np.int64],
         *,
+        outputs: npt.NDArray[np.int32] | None = None,
         limits: npt.NDArray[np.int32] | None = None,
         facts: npt.NDArray[np.int32] | None = None,
         sessions: npt.NDArray[np.int32] | None = None,
         wait_ns: npt.NDArray[np.int64] | None = None,
     ) -> None: ...
+    def take_event_times(self) -> list[tuple[int, int]]: ...
+    def call_at(self, times_ns: Iterable[int], callback: Callable[[int], None]) -> None: ...
     def observe_links(self) -> None: ...
-    def run(self, *, final: bool = False) -> bool: ...
+    def go_on(self, *, final: bool = False) -> bool: ...
     def stop(self, why: str) -> None: ...

@@ -27,7 +27,7 @@ from kvbench.serving.request cimport (
     STATUS, STATUS_UNFINISHED, TIME_COLUMNS, WAITING, Queue, Request, join, leave,
 )
 from kvbench.serving.traffic cimport Traffic
-from kvbench.serving.worker cimport ARRIVES, STEP_ENDS, Worker
+from kvbench.serving.worker cimport ARRIVES, CALLS, STEP_ENDS, Worker
 
 from kvbench.replays.order import COUNTS
 from kvbench.replays.timecolumns import TIMES
@@ -73,6 +73,9 @@ cdef class Recorder(Observer):
     cdef int prefill_ended(self, Request* request) except -1 nogil:
         return self.replay.prefill_is_over(request)
 
+    cdef int answer_stored(self, Request* request) except -1 nogil:
+        return self.replay.count_answer(request)
+
     cdef int ended(self, Request* request) except -1 nogil:
         return self.replay.end(request)
 
@@ -98,6 +101,7 @@ cdef class TimedReplay(TieredReplay):
         free(self.batches)
         free(self.worker_of)
         free(self.turns)
+        free(self.heards)
 
     def employ(self, Traffic traffic, list workers, *, int64_t concurrency=0, stop_ns=None,
                int64_t stall_steps=1_000_000, int64_t sample_ns=0, sampler=None):
@@ -127,14 +131,20 @@ cdef class TimedReplay(TieredReplay):
             self.worker_of[i] = <PyObject*>(<Worker?>workers[i])
         self.next_sample_ns = 0 if sample_ns else NEVER_NS
 
+    def call_at(self, times_ns, callback):
+        """Have ``callback(time_ns)`` called at these times of the clock."""
+        self.callback = callback
+        for time_ns in times_ns:
+            self.clock.push(time_ns, CALLS, 0, 0)
+
     # -- batches -------------------------------------------------------------------------------
 
     def push(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
              const int64_t[::1] arrival_ns, const int64_t[::1] input_tokens,
              const int64_t[::1] output_tokens, int32_t[:, ::1] rows, int32_t[:, ::1] tier_rows, int64_t[:, ::1] times,
-             *, const int32_t[::1] limits=None, const int32_t[:, ::1] facts=None, const int32_t[::1] sessions=None,
+             *, const int32_t[::1] outputs=None, const int32_t[::1] limits=None, const int32_t[:, ::1] facts=None, const int32_t[::1] sessions=None,
              const int64_t[::1] wait_ns=None):
-        """Requests that arrive next, in order of arrival; nothing arrives before ``run``.
+        """Requests that arrive next, in order of arrival; nothing arrives before ``go_on``.
 
         As for :meth:`OrderReplay.run`, and: ``arrival_ns`` of each on the simulated clock, never decreasing; -1:
         ``wait_ns`` after the end of the request of its session (``sessions``) that was pushed before it.
@@ -154,7 +164,9 @@ cdef class TimedReplay(TieredReplay):
         if n == 0:
             return
         for i in range(n):
-            if not 0 <= cacheable[i] <= offsets[i + 1] - offsets[i] or input_tokens[i] < 1:
+            if not 0 <= cacheable[i] <= offsets[i + 1] - offsets[i] - (outputs[i] if outputs is not None else 0) or (
+                input_tokens[i] < 1
+            ):
                 raise ValueError(f"request {i} of the batch has {offsets[i + 1] - offsets[i]} blocks, not {cacheable[i]}")
         if self.next_batch - self.first_batch == self.room:
             self.make_room()
@@ -162,6 +174,7 @@ cdef class TimedReplay(TieredReplay):
         batch.keys = &keys[0] if keys.shape[0] else NULL
         batch.offsets = &offsets[0]
         batch.cacheable = &cacheable[0]
+        batch.outputs = &outputs[0] if outputs is not None else NULL
         batch.limits = &limits[0] if limits is not None else NULL
         batch.facts = &facts[0, 0] if facts is not None else NULL
         batch.arrivals = &arrival_ns[0]
@@ -175,8 +188,8 @@ cdef class TimedReplay(TieredReplay):
         batch.size = batch.left = n
         batch.next = 0
         self.arrays[self.next_batch] = [
-            keys, offsets, cacheable, arrival_ns, input_tokens, output_tokens, rows, tier_rows, times, limits,
-            facts, sessions, wait_ns,
+            keys, offsets, cacheable, arrival_ns, input_tokens, output_tokens, rows, tier_rows, times, outputs,
+            limits, facts, sessions, wait_ns,
         ]
         self.reserve(batch.keys, offsets[n])
         self.next_batch += 1
@@ -272,6 +285,7 @@ cdef class TimedReplay(TieredReplay):
         request[0] = empty
         request.keys = batch.keys + batch.offsets[i]
         request.blocks = batch.cacheable[i]
+        request.stored = request.blocks + (batch.outputs[i] if batch.outputs != NULL else 0)
         request.limit = batch.limits[i] if batch.limits != NULL else batch.cacheable[i]
         request.row = batch.rows + i * (sizeof(Row) // sizeof(int32_t))
         request.tier_row = batch.tier_rows + i * (2 * self.levels + OTHERS)
@@ -296,8 +310,8 @@ cdef class TimedReplay(TieredReplay):
 
     # -- the loop ------------------------------------------------------------------------------
 
-    def run(self, *, bint final=False):
-        """Go on until the last pushed request has arrived; with ``final`` until all have ended, or nothing can
+    def go_on(self, *, bint final=False):
+        """Until the last pushed request has arrived; with ``final`` until all have ended, or nothing can
         happen any more, or the time is over. Returns whether there is more to come."""
         with nogil:
             self.loop(final)
@@ -328,6 +342,9 @@ cdef class TimedReplay(TieredReplay):
                 self.ring()
             else:
                 self.arrive_next()
+            if debug_build:
+                with gil:
+                    self.check_all()
             turns += 1
             if turns == TURNS_BETWEEN_SIGNALS:
                 turns = 0
@@ -335,13 +352,26 @@ cdef class TimedReplay(TieredReplay):
                     PyErr_CheckSignals()
         return 0
 
+    cdef check_all(self):
+        """Semantics §13 in a debug build, after every event."""
+        assert self.arrived == self.ended + self.in_flight
+        assert self.in_flight == sum(worker.served_requests for worker in self.workers)
+        for worker in self.workers:
+            worker.verify()
+        for stack in self.places:
+            for level in (<TierStack>stack).tiers:
+                for tier in level:
+                    assert 0 <= tier.pending <= tier.used and 0 <= tier.pinned <= tier.used
+                    assert tier.capacity is None or 0 <= tier.used <= tier.capacity
+                    assert tier.held_back >= 0
+
     cdef int64_t next_arrival_ns(self) noexcept nogil:
         """When the next request of the trace arrives."""
         cdef Batch* batch
         while self.reading < self.next_batch:
             batch = self.batch_of(self.reading)
-            while not self.concurrency and batch.next < batch.size and batch.arrivals[batch.next] < 0:
-                batch.next += 1  # it waits for a turn of its session
+            while batch.sessions != NULL and batch.next < batch.size and batch.arrivals[batch.next] < 0:
+                batch.next += 1  # it waits in the line of its session
             if batch.next < batch.size:
                 if self.concurrency:
                     return self.clock.now_ns if self.in_flight < self.concurrency else NEVER_NS
@@ -370,7 +400,9 @@ cdef class TimedReplay(TieredReplay):
         times[ARRIVAL] = self.clock.now_ns
         times[QUEUE_NS] = times[FETCH_NS] = times[PREFILL_NS] = 0
         times[COMPUTED_TOKENS] = times[PREEMPTIONS] = times[DECLINED_BLOCKS] = times[READMITTED_BLOCKS] = 0
-        row.blocks = <int32_t>(batch.offsets[request.index + 1] - batch.offsets[request.index])
+        row.blocks = <int32_t>(batch.offsets[request.index + 1] - batch.offsets[request.index]) - (
+            request.stored - request.blocks
+        )
         row.cacheable_blocks = request.blocks
         row.best_blocks = row.predicted_blocks = -1
         self.enter(request)
@@ -392,6 +424,9 @@ cdef class TimedReplay(TieredReplay):
             (<Worker>worker).end_step(alarm.data)
             if (<Worker>worker).idle_steps > self.stall_steps:
                 self.stop_stalled()
+        elif alarm.kind == CALLS:
+            with gil:
+                self.callback(alarm.time_ns)
         else:
             self.start(<Request*>alarm.data)
         return 0
@@ -487,6 +522,15 @@ cdef class TimedReplay(TieredReplay):
         row.truncated_blocks = self.note_outcome(request.keys, request.blocks, <TierStack>stack)
         return 0
 
+    cdef int count_answer(self, Request* request) except -1 nogil:
+        """The blocks of its answer count as seen from now on."""
+        cdef PyObject* stack = self.place_of[request.worker]
+        cdef Row* row = <Row*>request.row
+        self.note_outputs(request.keys, (<TierStack>stack).found, request.blocks, request.stored)
+        row.stored_blocks += (<TierStack>stack).stored
+        row.evicted_blocks += (<TierStack>stack).evicted
+        return 0
+
     cdef int pass_on(self) except -1 nogil:
         """Events go to the routers."""
         cdef int64_t first
@@ -504,9 +548,34 @@ cdef class TimedReplay(TieredReplay):
             with gil:
                 self.check_events(max(first, <int64_t>0))
         self.heard = self.log.forgotten + self.log.size
-        if not self.keep_events:
-            self.log.forget()
+        if self.keep_events:
+            return self.note_time()
+        self.log.forget()
         return 0
+
+    cdef int note_time(self) except -1 nogil:
+        """The events up to here happened by now."""
+        cdef Heard* heards
+        if self.heard_count == self.heard_room:
+            heards = <Heard*>realloc(self.heards, (2 * self.heard_room + 1024) * sizeof(Heard))
+            if heards == NULL:
+                no_memory("event times", self.heard_room)
+            self.heards = heards
+            self.heard_room = 2 * self.heard_room + 1024
+        self.heards[self.heard_count].stop = self.heard
+        self.heards[self.heard_count].time_ns = self.clock.now_ns
+        self.heard_count += 1
+        return 0
+
+    def take_event_times(self):
+        """How many events of the log happened one after another at one time, and when, in pairs; they are told once."""
+        cdef int64_t i, first = self.log.forgotten
+        found = []
+        for i in range(self.heard_count):
+            found.append((self.heards[i].stop - first, self.heards[i].time_ns))
+            first = self.heards[i].stop
+        self.heard_count = 0
+        return found
 
     cdef int prefill_is_over(self, Request* request) except -1 nogil:
         """The routers learn that a request decodes. After a preemption it prefills again, which nobody hears of."""

@@ -66,6 +66,23 @@ class TimedCore(TieredCore):
             sampler=self.take_sample,
         )
 
+        self._plan_faults()
+
+    def _plan_faults(self) -> None:
+        """Have faults begin and end by the clock."""
+        edges = set()
+        for number, fault in enumerate(self._faults.faults, 1):
+            where = f"{self.plan.config.faults}: fault {number}"
+            if fault.kind == "restart":
+                raise ConfigError(f"{where}: restart goes with order replay; on the clock give freeze or unhealthy")
+            if fault.from_request is not None or fault.to_request is not None:
+                raise ConfigError(f"{where}: a timed replay has a clock; give from_s and to_s")
+            edges |= {fault.start_ns, fault.end_ns}
+        if edges:
+            self._set_faults(0, 0)
+            times_ns = sorted(time_ns for time_ns in edges if time_ns)
+            self.replay.call_at(times_ns, lambda time_ns: self._set_faults(0, time_ns))
+
     @property
     def replay(self) -> TimedReplay:
         """The compiled loop."""
@@ -85,8 +102,10 @@ class TimedCore(TieredCore):
                 f"{gpu.config.setting}: high has no effect on the first tier of a timed replay: running requests need "
                 "room at once"
             )
-        if any(store.capacity is not None and store.policy is not None and store.policy.never_evicts
-               for store in self.stores[0]):
+        if any(
+            store.capacity is not None and store.policy is not None and store.policy.never_evicts
+            for store in self.stores[0]
+        ):
             raise ConfigError(
                 f"{gpu.config.setting}: it never evicts (policy keep, or placement spill), so running requests find no "
                 "room in it; put a tier in front that does"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvbench.replays.arrivals import Arrivals
-from kvbench.replays.engine import Served, keyed_trace, resolve_tiers
+from kvbench.replays.engine import Engine, Served, keyed_trace, resolve_tiers
 from kvbench.replays.order import COUNTS
 from kvbench.replays.tiers import total_capacity
 from kvbench.replays.timecolumns import TIME_COLUMNS
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 ALL_DONE = "all requests done"
 
+ROWS_BETWEEN_CHECKS = 500
+"""Requests between two looks at whether the figures have converged."""
+
 
 class TimedEngine:
     """One timed replay of ``trace`` under ``plan``; stands where :class:`kvbench.replays.engine.Engine` does."""
@@ -37,6 +40,7 @@ class TimedEngine:
         self.core = TimedCore(plan, self.keyed, capacities, keep_events=keep_events)
         self.capacity_blocks = total_capacity(plan.tiers or (), capacities, plan.config.workers)
         self.arrivals = Arrivals(plan.serving, self.keyed, plan.config.seed)
+        self._serving = plan.serving
         self._reads_ahead = plan.serving.arrivals.mode == "session"
         self._waiting: deque[Served] = deque()
         self._pushed = self._yielded = 0
@@ -44,15 +48,24 @@ class TimedEngine:
     def run(self) -> Iterator[Served]:
         """Serve the whole trace; batches come when all of their requests have ended."""
         replay = self.core.replay
-        for batch in self.arrivals.batches():
+        for batch in self._batches():
             self._push(batch)
             if self._reads_ahead:
                 continue
-            if not replay.run():
+            if not replay.go_on():
                 break
             yield from self._done(replay.done_batches)
-        replay.run(final=True)
+        replay.go_on(final=True)
         yield from self._done(self._pushed)
+
+    def _batches(self) -> Iterator[ArrivalBatch]:
+        """The arrivals; in small pieces where somebody looks at the figures in between."""
+        for batch in self.arrivals.batches():
+            if self._serving.stop.converged is None:
+                yield batch
+                continue
+            for first in range(0, len(batch.rows), ROWS_BETWEEN_CHECKS):
+                yield batch.take(np.arange(first, min(first + ROWS_BETWEEN_CHECKS, len(batch.rows))))
 
     def stop(self, why: str) -> None:
         """End the run early: what is under way stays unfinished."""
@@ -78,6 +91,7 @@ class TimedEngine:
             rows,
             tier_rows,
             times,
+            outputs=keys.outputs,
             limits=keys.limits,
             facts=batch.keyed.facts,
             sessions=batch.session if self._reads_ahead else None,
@@ -92,3 +106,6 @@ class TimedEngine:
             served = self._waiting.popleft()
             arrived = served.times is not None and served.times[:, 0] >= 0
             yield served if np.all(arrived) else served.only(np.flatnonzero(arrived))
+
+
+AnyEngine = Engine | TimedEngine

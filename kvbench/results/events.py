@@ -10,6 +10,8 @@ import pyarrow as pa
 from kvbench.cache.events import EVENT_FIELDS, EVENT_KINDS, EVENT_REASONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from kvbench.cache import EventLog
@@ -31,7 +33,8 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("parent", pa.uint64()),
     ]
 )
-"""``worker`` served the request that caused the event, ``sequence`` counts a worker's events from 0.
+"""``time_ns`` is the arrival of the request that caused the event; in timed replay, when it happened.
+``worker`` served the request that caused the event, ``sequence`` counts a worker's events from 0.
 ``tier`` and ``store`` say where the block is now, or which place it left (DELETE); ``source_tier``
 and ``source_store`` where a MOVE or COPY took it from. A tier has a store for each worker (or rank,
 or host; one for a cluster), numbered in their order. ``parent`` is the key of the block before, null
@@ -42,10 +45,22 @@ def events_batch(log: EventLog, first: int, arrival_ns: Int64s, tiers: list[str]
     """The events in ``log``, caused by requests whose first is number ``first`` of the replay
     and whose arrivals are ``arrival_ns``; ``tiers`` has the names of the tiers."""
     events = np.frombuffer(log.tobytes(), dtype=np.dtype(list(EVENT_FIELDS)))
+    return _batch(events, arrival_ns[events["request"] - first], tiers)
+
+
+def timed_events_batch(log: EventLog, times: Sequence[tuple[int, int]], tiers: list[str]) -> pa.RecordBatch:
+    """The events in ``log`` of a timed replay; ``times`` has how many of them, one after another, happened at one
+    time, and when that was."""
+    counts, times_ns = np.array(times, np.int64).reshape(-1, 2).T
+    events = np.frombuffer(log.tobytes(), dtype=np.dtype(list(EVENT_FIELDS)))
+    return _batch(events, np.repeat(times_ns, counts), tiers)
+
+
+def _batch(events: npt.NDArray[np.void], time_ns: Int64s, tiers: list[str]) -> pa.RecordBatch:
     return pa.record_batch(
         [
             pa.array(events["request"]),
-            pa.array(arrival_ns[events["request"] - first]),
+            pa.array(time_ns),
             pa.array(events["worker"]),
             pa.array(events["sequence"]),
             pa.DictionaryArray.from_arrays(pa.array(events["kind"].astype(np.int8)), list(EVENT_KINDS)),

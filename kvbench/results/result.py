@@ -12,13 +12,14 @@ from blake3 import blake3
 
 from kvbench.plugins import own_version
 from kvbench.replays.tiers import TieredCore
+from kvbench.replays.timedengine import TimedEngine
 from kvbench.results.causes import explain_tiers
 from kvbench.results.evenness import evenness
 from kvbench.results.hitrates import hit_rates
 from kvbench.results.requests import FOUND_REASONS, MISS_REASONS, TIER_REASONS, TIMED_REASONS
 from kvbench.results.routing import routing_record
 from kvbench.results.tiers import tier_records
-from kvbench.specs import HashAlgorithmSpec
+from kvbench.specs import ComputeModelSpec, HashAlgorithmSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kvbench.plugins import Registry
-    from kvbench.replays.engine import Engine
     from kvbench.replays.plan import Plan
+    from kvbench.replays.timedengine import AnyEngine
     from kvbench.replays.timedfacts import RunFacts
     from kvbench.results.timed import TimedTotals
     from kvbench.results.totals import Totals
@@ -66,7 +67,7 @@ class ReplayResult:
 def make_result(
     plan: Plan,
     trace: Trace,
-    engine: Engine,
+    engine: AnyEngine,
     totals: Totals,
     registry: Registry,
     timed: tuple[TimedTotals, RunFacts] | None = None,
@@ -80,7 +81,7 @@ def make_result(
     return ReplayResult(_manifest(plan, trace, engine, registry), summary)
 
 
-def _gpu_blocks(plan: Plan, engine: Engine) -> int | None:
+def _gpu_blocks(plan: Plan, engine: AnyEngine) -> int | None:
     """Room of a worker's fastest tier; None without bound."""
     chunks = engine.core.capacities[0] if isinstance(engine.core, TieredCore) and plan.tiers else None
     return None if chunks is None or plan.tiers is None else chunks * plan.tiers[0].config.chunk
@@ -124,22 +125,29 @@ def trace_facts(trace: Trace) -> dict[str, Any]:
     return {**dataclasses.asdict(trace.facts), "digest": trace.digest, "ids": trace.ids}
 
 
-def _manifest(plan: Plan, trace: Trace, engine: Engine, registry: Registry) -> dict[str, Any]:
+def _manifest(plan: Plan, trace: Trace, engine: AnyEngine, registry: Registry) -> dict[str, Any]:
     return {
         "version": RESULT_VERSION,
         **plugin_versions([plan], registry),
-        **_cautions(plan),
+        **_cautions(plan, engine),
         "config": plan.to_dict(engine.capacity_blocks),
         "files": _file_digests(plan),
         "trace": trace_facts(trace),
     }
 
 
-def _cautions(plan: Plan) -> dict[str, list[str]]:
-    """Why keys of this result are not to be relied on, where an algorithm says so."""
+def _cautions(plan: Plan, engine: AnyEngine) -> dict[str, list[str]]:
+    """What to know before this result is relied on; ``notes`` are what was assumed of the trace."""
     specs = [part.spec for part in plan.parts]
-    found = [f"{spec.name}: {spec.caution}" for spec in specs if isinstance(spec, HashAlgorithmSpec) and spec.caution]
-    return {"cautions": found} if found else {}
+    found = [
+        f"{spec.name}: {spec.caution}"
+        for spec in specs
+        if isinstance(spec, (HashAlgorithmSpec, ComputeModelSpec)) and spec.caution
+    ]
+    if isinstance(engine, TimedEngine):
+        found += engine.arrivals.cautions()
+    notes = list(plan.serving.notes) if plan.serving is not None else []
+    return {name: texts for name, texts in (("cautions", found), ("notes", notes)) if texts}
 
 
 def _file_digests(plan: Plan) -> dict[str, str]:
@@ -159,7 +167,7 @@ def _file_of(path: Path) -> Path:
     return path / "config.json" if path.is_dir() else path
 
 
-def _summary(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> dict[str, Any]:
+def _summary(plan: Plan, trace: Trace, engine: AnyEngine, totals: Totals) -> dict[str, Any]:
     has_ids = trace.ids is not None
     has_seen = has_ids and plan.config.seen == "exact"
     counts = totals.counts
@@ -208,7 +216,7 @@ def _serving(plan: Plan, totals: Totals) -> dict[str, Any]:
     }
 
 
-def _blocks(totals: Totals, engine: Engine) -> dict[str, int | None]:
+def _blocks(totals: Totals, engine: AnyEngine) -> dict[str, int | None]:
     counts = totals.counts
     return {
         "asked": counts["blocks"],
@@ -240,7 +248,7 @@ def _misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int |
     return misses
 
 
-def _workers(totals: Totals, engine: Engine) -> dict[str, Any]:
+def _workers(totals: Totals, engine: AnyEngine) -> dict[str, Any]:
     requests = totals.worker_requests.tolist()
     tokens = totals.worker_input_tokens.tolist()
     hits = totals.worker_hit_tokens.tolist()

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -17,8 +18,9 @@ from kvbench.replays.plan import make_plan
 from kvbench.replays.tiers import TieredCore
 from kvbench.replays.timedengine import TimedEngine
 from kvbench.results.columns import RequestColumns
-from kvbench.results.events import EVENTS_SCHEMA, events_batch
+from kvbench.results.events import EVENTS_SCHEMA, events_batch, timed_events_batch
 from kvbench.results.parquet import TableWriter, write_parquet
+from kvbench.results.repeats import repeat
 from kvbench.results.requests import RequestTable
 from kvbench.results.result import ReplayResult, make_result, wall_clock
 from kvbench.results.timed import TimedTotals
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
     from kvbench.replays.plan import Plan
     from kvbench.replays.serveplan import ServePlan
     from kvbench.replays.tierplan import TierPlan
+    from kvbench.replays.timedengine import AnyEngine
     from kvbench.replays.timedfacts import TimedSample
+    from kvbench.results.repeats import RepeatResult
     from kvbench.trace.reader import TraceSource
 
     Progress = Callable[[int, int | None], None]
     Clock = Callable[[], float]
-    AnyEngine = Engine | TimedEngine
 
 
 class Sink(Protocol):
@@ -107,8 +110,11 @@ def run_replay(
     ``progress``       called after each batch with the rows done and the rows there are (or None).
     ``clock``          seconds of a clock, to fill ``wall_clock`` of the result.
 
-    Files appear only when the whole replay is done.
+    Files appear only when the whole replay is done. Raises ConfigError for several seeds
+    (:func:`run_repeats`).
     """
+    if config.seeds > 1:
+        raise ConfigError(f"--seeds = {config.seeds}: one replay has one seed; kvbench.replay_seeds takes several")
     trace = open_configured(config, source)
     plan = make_plan(config, registry, trace)
     engine: AnyEngine
@@ -118,7 +124,14 @@ def run_replay(
     else:
         engine = TimedEngine(plan, trace, keep_events=config.events is not None)
         timed = make_totals(plan.serving)
-    recorder = Recorder(plan, trace, keep_requests=keep_requests, has_bound=engine.has_bound, timed=timed)
+    recorder = Recorder(
+        plan,
+        trace,
+        keep_requests=keep_requests,
+        has_bound=engine.has_bound,
+        timed=timed,
+        moved=_moves_arrivals(plan),
+    )
     with ExitStack() as stack:
         recorder.open(stack)
         done, rows = 0, trace.rows
@@ -126,6 +139,8 @@ def run_replay(
         for served in engine.run():
             recorder.add(engine, served, done)
             done += served.batch.num_rows
+            if isinstance(engine, TimedEngine) and recorder.has_converged:
+                engine.stop("converged")
             if progress is not None:
                 progress(done, rows)
         recorder.close(engine)
@@ -135,6 +150,23 @@ def run_replay(
             result.wall_clock = wall_clock(result, clock() - started)
         recorder.finish(result)
     return result
+
+
+def run_repeats(
+    config: RunConfig,
+    registry: Registry,
+    *,
+    source: TraceSource | None = None,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+) -> RepeatResult:
+    """The replay of ``config`` under each of its seeds; arguments as for :func:`run_replay`."""
+
+    def run(seed: int) -> ReplayResult:
+        one = msgspec.structs.replace(config, seed=seed, seeds=1)
+        return run_replay(one, registry, source=source, progress=progress, clock=clock)
+
+    return repeat(run, range(config.seed, config.seed + config.seeds))
 
 
 def make_totals(serving: ServePlan) -> TimedTotals:
@@ -152,6 +184,7 @@ class Recorder:
     """Adds up the totals of a replay and streams out its tables.
 
     ``timed``  of a timed replay: its totals; they say which requests all figures are of.
+    ``moved``  whether requests of a timed replay may arrive at other times than the trace says.
     """
 
     def __init__(
@@ -162,6 +195,7 @@ class Recorder:
         keep_requests: bool,
         has_bound: bool,
         timed: TimedTotals | None = None,
+        moved: bool = False,
     ) -> None:
         config = plan.config
         self.totals = Totals(config.workers)
@@ -176,7 +210,7 @@ class Recorder:
         if known and has_bound:
             known.add("belady")
         self._tiers = [tier.name for tier in plan.tiers or ()]
-        self._table = RequestTable(trace.schema, known, self._tiers, timed=timed is not None, moved=_moves_arrivals(plan))
+        self._table = RequestTable(trace.schema, known, self._tiers, timed=timed is not None, moved=moved)
         self._kept = Collector(self._table.schema) if keep_requests else None
         self._requests: TableWriter | None = None
         self._events: TableWriter | None = None
@@ -214,12 +248,27 @@ class Recorder:
                 sink.write(batch)
         log = engine.core.log
         arrival_ns = numbers(served.batch.column("arrival_ns"))
-        if self._events is not None and log is not None:
+        if isinstance(engine, TimedEngine):
+            self._write_timed_events(engine)
+        elif self._events is not None and log is not None:
             self._events.write(events_batch(log, first, arrival_ns, engine.core.tier_names))
             log.clear()
         if len(arrival_ns):
             self._last_ns = int(arrival_ns[-1])
         self._write_timeline(engine)
+
+    def _write_timed_events(self, engine: TimedEngine) -> None:
+        log = engine.core.log
+        if self._events is not None and log is not None:
+            times = engine.core.replay.take_event_times()
+            self._events.write(timed_events_batch(log, times, engine.core.tier_names))
+            log.clear()
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether a timed replay may stop, as its figures are known well enough."""
+        share = None if self._plan.serving is None else self._plan.serving.stop.converged
+        return share is not None and self.timed is not None and self.timed.converged(share)
 
     def add_samples(
         self, samples: Sequence[TimedSample], tiers: Sequence[TierPlan], capacities: Sequence[int | None]
@@ -233,17 +282,24 @@ class Recorder:
         if isinstance(engine, TimedEngine):
             self.add_samples(engine.core.timed_samples, engine.core.tiers, engine.core.capacities)
             engine.core.timed_samples.clear()
-        elif self._timeline is not None and isinstance(engine.core, TieredCore) and engine.core.samples:
+        elif (
+            self.timed is None
+            and self._timeline is not None
+            and isinstance(engine.core, TieredCore)
+            and engine.core.samples
+        ):
             self._timeline.write(timeline_batch(engine.core.samples, engine.core.tiers, engine.core.capacities))
             engine.core.samples.clear()
 
     def close(self, engine: AnyEngine) -> None:
-        """Sample the timeline once more at the end."""
+        """Sample the timeline once more at the end, and write the events since the last batch."""
+        if isinstance(engine, TimedEngine):
+            self._write_timed_events(engine)
         if self._timeline is None or not isinstance(engine.core, TieredCore):
             return
         if isinstance(engine, TimedEngine):
             engine.core.take_sample(engine.core.replay.now_ns)
-        else:
+        elif self.timed is None:
             engine.core.sample(self._last_ns)
         self._write_timeline(engine)
 

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kvbench.cache import StackedTier
-    from kvbench.replays.engine import Engine
     from kvbench.replays.plan import Plan
     from kvbench.replays.tierplan import TierPlan
+    from kvbench.replays.timedengine import AnyEngine
     from kvbench.results.totals import Totals
     from kvbench.trace.reader import Trace
 
     Bools = npt.NDArray[np.bool_]
 
 
-def tier_records(plan: Plan, trace: Trace, engine: Engine, totals: Totals) -> list[dict[str, Any]]:
+def tier_records(plan: Plan, trace: Trace, engine: AnyEngine, totals: Totals) -> list[dict[str, Any]]:
     """A record for each tier, fastest first; sums over all of its stores."""
     core = engine.core
     if not isinstance(core, TieredCore):

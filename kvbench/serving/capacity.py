@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kvbench.errors import ConfigError
@@ -11,9 +13,13 @@ from kvbench.units import format_bytes
 
 if TYPE_CHECKING:
     from kvbench.serving.kvsize import KvLayout
+    from kvbench.serving.weights import Decoder
 
 SCOPES = ("rank", "host", "cluster")
 """Whom a capacity can belong to, the smallest first."""
+
+DEFAULT_UTILIZATION = 0.9
+"""vLLM's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,26 @@ def capacity_of(
     )
     longest = layout.rank_tokens_of(size) if scope == "rank" else layout.tokens_of(size)
     return Holding(scope, rank, host_room, cluster, longest)
+
+
+def left_by_weights(decoder: Decoder, memory: int, ranks: int, utilization: float = DEFAULT_UTILIZATION) -> int:
+    """Bytes of KV that a GPU of ``memory`` bytes has room for beside its part of the weights, one of ``ranks``.
+
+    ``utilization``  share of the memory that the engine takes, weights included (vLLM's
+                     ``gpu_memory_utilization``).
+
+    Raises ConfigError if the weights leave nothing.
+    """
+    if not 0 < utilization <= 1:
+        raise ConfigError(f"--utilization = {utilization:g} must be above 0 and at most 1")
+    weights = -(-decoder.stored_bytes() // ranks)
+    left = math.floor(memory * Fraction(repr(utilization))) - weights
+    if left <= 0:
+        raise ConfigError(
+            f"--gpu: {utilization:g} of {format_bytes(memory)} hold no weights of {decoder.kv.name}, which are "
+            f"{format_bytes(weights)} on each of {ranks} ranks; give a larger --tp"
+        )
+    return left
 
 
 def _check_room(layout: KvLayout, size: int, scope: str, block_tokens: int) -> None:

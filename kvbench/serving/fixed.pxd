@@ -24,10 +24,11 @@ cdef extern from *:
         return (int64_t)(moment >> 64) + ((uint64_t)moment != 0);
     }
 
-    /* A transfer that should end at a whole nanosecond may be found to end a little after it, for every
-       rounding is to the later side; up to SLACK later counts as at it. That is 2^-30 ns, more than
-       the roundings of a billion changes in a row. */
-    #define KVB_SLACK ((kvb_u128)1 << 34)
+    /* All roundings are to the later side, so what should happen at a whole nanosecond may be found to
+       happen a little after it; up to SLACK later counts as at it. That is 2^-44 ns: more than a million
+       roundings in a row add up to (at links of 1 MB/s or more), and less than any fraction of a nanosecond
+       that a number of bytes can take at 17 TB/s or less, so it makes nothing of that kind early. */
+    #define KVB_SLACK ((kvb_u128)1 << 20)
 
     static inline int64_t kvb_due(kvb_u128 moment)
     {

@@ -32,7 +32,6 @@ class Poly(MixedModel):
         decode_ms: float,
         decode_ms_at_load: float,
         decode_ms_at_load_squared: float,
-        decode_least_ms: float,
         speedup_ratio: float,
         decode_speedup_ratio: float,
         mix: str,

@@ -56,20 +56,18 @@ cdef class Poly(MixedModel):
 
     prefill = ``prefill_ms`` + ``prefill_ms_per_token`` · x + ``prefill_ms_per_token_squared`` · x² with x
     new tokens of the step; decode = ``decode_ms`` + ``decode_ms_at_load`` · u + ``decode_ms_at_load_squared``
-    · u², but ``decode_least_ms`` at least, with u the context of the decoding requests over the tokens that
-    fit (0 where any number does, 1 at most). ``speedup_ratio`` divides both, ``decode_speedup_ratio`` the
-    second, too.
+    · u² with u the context of the decoding requests over the tokens that fit (0 where any number does, 1 at
+    most). ``speedup_ratio`` divides both, ``decode_speedup_ratio`` the second, too.
 
     Raises ConfigError for coefficients with which more load decodes faster.
 
     Source: ai-dynamo AISimulate perf_model.rs, whose authors call it uncalibrated.
     """
 
-    cdef double constant, token, squared, decode, load, load_squared, least, turn, top
+    cdef double constant, token, squared, decode, load, load_squared, turn, top
 
     def __init__(self, context, prefill_ms, prefill_ms_per_token, prefill_ms_per_token_squared, decode_ms,
-                 decode_ms_at_load, decode_ms_at_load_squared, decode_least_ms, speedup_ratio, decode_speedup_ratio,
-                 mix):
+                 decode_ms_at_load, decode_ms_at_load_squared, speedup_ratio, decode_speedup_ratio, mix):
         prefill = at_least("speedup_ratio", speedup_ratio, 1e-9)
         decode = prefill * at_least("decode_speedup_ratio", decode_speedup_ratio, 1e-9)
         self.constant = in_ns("prefill_ms", prefill_ms) / prefill
@@ -78,7 +76,6 @@ cdef class Poly(MixedModel):
         self.decode = in_ns("decode_ms", decode_ms) / decode
         self.load = in_ns("decode_ms_at_load", decode_ms_at_load) / decode
         self.load_squared = in_ns("decode_ms_at_load_squared", decode_ms_at_load_squared, signed=True) / decode
-        self.least = in_ns("decode_least_ms", decode_least_ms) / decode
         if self.load + 2 * self.load_squared < 0:
             raise ConfigError(
                 f"decode_ms_at_load_squared = {decode_ms_at_load_squared:g} makes more load decode faster; it is at "
@@ -95,16 +92,14 @@ cdef class Poly(MixedModel):
         return self.squared * tokens * tokens + self.token * tokens + self.constant
 
     cdef double decode_part_ns(self, const Step* step) except? -1 nogil:
-        cdef double load = 0.0, time_ns
+        cdef double load = 0.0
         if step.capacity_tokens > 0:
             load = <double>step.decode_context / step.capacity_tokens
             if load > 1:
                 load = 1
         if self.load_squared < 0:
-            time_ns = self.top + self.load_squared * ((self.turn - load) * (self.turn - load))
-        else:
-            time_ns = self.decode + self.load * load + self.load_squared * load * load
-        return time_ns if time_ns > self.least else self.least
+            return self.top + self.load_squared * ((self.turn - load) * (self.turn - load))
+        return self.decode + self.load * load + self.load_squared * load * load
 
 
 cdef class Power(MixedModel):

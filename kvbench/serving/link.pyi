@@ -1,18 +1,18 @@
-from typing import final
+from typing import Self, final
 
 SHARINGS: tuple[str, ...]
 
 @final
 class Link:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         name: str,
         bandwidth_bytes_per_s: int,
         latency_ns: int,
         sharing: str = "fair",
         concurrency: int = 0,
         store: int = 0,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def name(self) -> str: ...
     @property

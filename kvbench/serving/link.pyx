@@ -27,7 +27,7 @@ cdef class Link:
     Raises ConfigError for a bandwidth that moves nothing, a negative figure or an unknown way of sharing.
     """
 
-    def __init__(
+    def __cinit__(
         self, str name, int64_t bandwidth_bytes_per_s, int64_t latency_ns, str sharing="fair",
         int64_t concurrency=0, int32_t store=0,
     ):

@@ -17,6 +17,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free
 
 from kvbench.checks cimport debug_build
+from kvbench.memory cimport no_memory
 from kvbench.serving.clock cimport NEVER_NS
 from kvbench.serving.fixed cimport FAR, MOST_BYTES, amount, due, later, moment, round_up, time_for, u128
 from kvbench.serving.flows cimport Leg, LinkState, Path, Transfer
@@ -24,6 +25,7 @@ from kvbench.serving.heap cimport heap_push, heap_remove
 from kvbench.serving.turns cimport DELAYED, ENDED, FLOWING, SLOT_BITS, SLOT_MASK, Turns, waves_ns
 
 from kvbench.errors import ArgumentError
+
 
 cdef int wrong_transfer(int64_t size_bytes, int64_t operations) except -1 nogil:
     with gil:
@@ -56,6 +58,8 @@ cdef class Transfers(Turns):
         self.advance(now_ns)
         self.reach(moment(now_ns))
         slot = self.take_slot()
+        if slot > SLOT_MASK:
+            no_memory("transfers", slot)
         transfer = &self.transfers[slot]
         handle = self.started << SLOT_BITS | slot
         transfer.handle = handle

@@ -133,9 +133,15 @@ def find_decoder(model: str, models_file: Path | None = None) -> Decoder:
 
     Raises ConfigError for one whose widths are not known.
     """
-    shape = find_shape(model, models_file)
+    return decoder_of(find_shape(model, models_file))
+
+
+def decoder_of(shape: KvShape) -> Decoder:
+    """The matrices of the model of ``shape``. Raises ConfigError if their widths are not known."""
     if shape.weights is None:
-        raise ConfigError(f"{model}: the widths of its matrices are not known; give them in a table weights (--models)")
+        raise ConfigError(
+            f"{shape.name}: the widths of its matrices are not known; give them in a table weights (--models)"
+        )
     return Decoder(shape, shape.weights)
 
 

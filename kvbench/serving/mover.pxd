@@ -25,6 +25,7 @@ cdef class Observer:
     cdef int committed(self, Request* request) except -1 nogil
     cdef int changed(self) except -1 nogil
     cdef int prefill_ended(self, Request* request) except -1 nogil
+    cdef int answer_stored(self, Request* request) except -1 nogil
     cdef int ended(self, Request* request) except -1 nogil
 
 
@@ -75,6 +76,7 @@ cdef class Mover:
     cdef int grow(self, Request* request) except -1 nogil
     cdef int settle(self) except -1 nogil
     cdef int release(self, Request* request) except -1 nogil
+    cdef int store_answer(self, Request* request) except -1 nogil
     cdef int give_up_writes(self, Request* request) except -1 nogil
     cdef int64_t held_tokens(self) noexcept nogil
     cdef int64_t capacity_tokens(self) noexcept nogil

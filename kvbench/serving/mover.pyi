@@ -1,12 +1,16 @@
 from typing import Self
 
+from typing_extensions import disjoint_base
+
 from kvbench.cache.events import EventLog
 from kvbench.cache.stack import TierStack
 from kvbench.serving.compute import ComputeModel
 from kvbench.serving.traffic import Traffic
 
+@disjoint_base
 class Observer: ...
 
+@disjoint_base
 class Mover:
     def __new__(
         cls,

@@ -16,7 +16,7 @@ from libc.string cimport memset
 
 from kvbench.cache.events cimport INSERT, WITHDRAWN, Event, EventLog
 from kvbench.cache.flights cimport BY_COMPUTING, BY_DEMOTION, BY_PROMOTION, Filled, Flight
-from kvbench.cache.frame cimport Level
+from kvbench.cache.frame cimport SERVE, STORE_ONLY, Level
 from kvbench.cache.stack cimport TierStack
 from kvbench.cache.stacked cimport StackedTier
 from kvbench.eviction.view cimport STORED_NOW
@@ -50,6 +50,10 @@ cdef class Observer:
         return 0
 
     cdef int prefill_ended(self, Request* request) except -1 nogil:
+        return 0
+
+    cdef int answer_stored(self, Request* request) except -1 nogil:
+        """The blocks of its answer were stored, after all else."""
         return 0
 
     cdef int ended(self, Request* request) except -1 nogil:
@@ -344,7 +348,7 @@ cdef class Mover:
                 record.level = t
                 record.cause = cause
                 record.worker = self.worker
-                if cause == BY_DEMOTION:
+                if cause == BY_DEMOTION or request == NULL:
                     self.start_write(writes[cause])
                 else:
                     record.request = request
@@ -396,7 +400,7 @@ cdef class Mover:
                     continue
                 slot = (<StackedTier>tier).table.find(event.key)
                 if slot >= 0 and (<StackedTier>tier).flights[slot].pending:
-                    (<StackedTier>tier).flights[slot].unannounced = 1
+                    (<StackedTier>tier).hush(slot)
                     event.kind = WITHDRAWN
                     any = True
         if any:
@@ -443,6 +447,7 @@ cdef class Mover:
                     if entry.tier != tier or entry.slot != slot:
                         continue
                     entry.slot = -1
+                    (<StackedTier>tier).worker = self.worker
                     if self.traffic.transfers.moved(record.handle, self.traffic.clock.now_ns) >= (
                         (entry.position + 1) * self.chunk_bytes[t]
                     ):
@@ -604,6 +609,30 @@ cdef class Mover:
         request.held_chunks = 0
         return self.give_up_writes(request)
 
+    cdef int store_answer(self, Request* request) except -1 nogil:
+        """Store the blocks that the answer of a finished request filled; it holds nothing any more."""
+        cdef int32_t r
+        cdef PyObject* gpu
+        self.mark = self.log.size if self.log is not None else 0
+        self.observer.tell_facts(request)
+        self.stack.reserve(request.keys, request.stored)
+        self.stack.again = True
+        self.stack.has_partial = False
+        self.stack.mode = STORE_ONLY
+        self.stack.skip = request.blocks
+        try:
+            self.stack.lookup(request.keys, request.stored, request.stored, request.stored)
+            self.observer.answer_stored(request)
+            self.stack.commit()
+        finally:
+            self.stack.mode = SERVE
+            self.stack.skip = 0
+        for r in range(self.ranks):
+            gpu = self.gpu_at(r)
+            (<StackedTier>gpu).filled_count = 0  # what is computed is there at once
+        self.depart_filled(NULL)
+        return self.settle()
+
     cdef int give_up_writes(self, Request* request) except -1 nogil:
         """Its writes go on by themselves; of those that have not started, what was not computed is gone."""
         cdef int32_t write = request.writes, after, k
@@ -617,6 +646,7 @@ cdef class Mover:
                 for k in range(record.count):
                     entry = &record.entries[k]
                     if (entry.chunk + 1) * self.block_tokens * self.stack.level[record.level].multiple > request.computed:
+                        (<StackedTier>entry.tier).worker = self.worker
                         (<StackedTier>entry.tier).abandon(entry.slot, 1)
                         entry.slot = -1
                 self.start_write(write)

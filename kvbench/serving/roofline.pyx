@@ -46,7 +46,7 @@ cdef class Roofline(FloatModel):
         self.common_bytes = (decoder.common_params + decoder.head_params) * size / tp
         self.experts_bytes = decoder.expert_layers * widths.experts * decoder.expert_params * expert_size / tp
         self.missed = 1 - widths.experts_per_token / widths.experts if widths.experts else 1
-        self.layer_bytes = kv.layer_bytes(tp)
+        self.layer_bytes = layout.shape.layer_bytes(tp)
         self.written_bytes = layout.rank_bytes_per_token
         self.state_bytes = 2 * layout.rank_fixed_bytes
 

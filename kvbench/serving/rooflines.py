@@ -83,9 +83,7 @@ def _machine(
     if ranks < 1:
         raise ConfigError(f"compute model roofline: tp = {ranks} must be at least 1")
     dtype = None if weight_dtype is None else parse_dtype(weight_dtype, "compute model roofline: weight_dtype")
-    size, expert_size = decoder.weight_bytes(dtype)
-    experts = decoder.expert_layers * decoder.weights.experts * decoder.expert_params
-    need = ((decoder.params - experts) * size + experts * expert_size) / ranks
+    need = decoder.stored_bytes(dtype) / ranks
     if need > figures.hbm_gib * 2**30:
         raise ConfigError(
             f"compute model roofline: the weights of {decoder.kv.name} take {format_bytes(round(need))} of each of "

@@ -78,6 +78,7 @@ cdef class Traffic:
         for k in range(record.count):
             entry = &record.entries[k]
             if entry.slot >= 0:
+                (<FlightStore>entry.tier).worker = record.worker  # whose event it is; others have used the store since
                 (<FlightStore>entry.tier).land(entry.slot)
                 (<FlightStore>entry.tier).unpin_slot(entry.slot)
         return 0

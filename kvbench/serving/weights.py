@@ -6,6 +6,7 @@ and a head. Norms and biases, a few thousandths, are left out.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -149,6 +150,12 @@ class Decoder:
         """All of the model."""
         experts = self.expert_layers * self.weights.experts * self.expert_params
         return self.common_params + experts + (1 if self.weights.tied else 2) * self.head_params
+
+    def stored_bytes(self, dtype: str | None = None) -> int:
+        """Of all weights; with ``dtype`` instead of their own."""
+        size, expert_size = self.weight_bytes(dtype)
+        experts = self.expert_layers * self.weights.experts * self.expert_params
+        return math.ceil((self.params - experts) * size + experts * expert_size)
 
     @property
     def attention_flops(self) -> int:

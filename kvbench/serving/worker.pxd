@@ -9,6 +9,7 @@ from kvbench.serving.traffic cimport Traffic
 cdef enum AlarmKind:
     STEP_ENDS = 0
     ARRIVES = 1
+    CALLS = 2
 
 cdef enum:
     LOOK_AHEAD = 256   # waiting requests that are looked at when a step is built

@@ -1,9 +1,12 @@
 from typing import Self
 
+from typing_extensions import disjoint_base
+
 from kvbench.serving.compute import ComputeModel
 from kvbench.serving.mover import Mover, Observer
 from kvbench.serving.traffic import Traffic
 
+@disjoint_base
 class Worker:
     def __new__(
         cls,
@@ -54,6 +57,9 @@ class Worker:
     def ended(self) -> int: ...
     @property
     def busy_ns(self) -> int: ...
+    @property
+    def served_requests(self) -> int: ...
+    def verify(self) -> None: ...
     @property
     def waiting_requests(self) -> int: ...
     @property

@@ -9,9 +9,11 @@ Requests that decode cost nothing between the steps at which something happens t
 each has is counted by steps, and a heap knows who needs a block or ends next.
 """
 
+from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free, realloc
 
+from kvbench.cache.stacked cimport StackedTier
 from kvbench.memory cimport no_memory
 from kvbench.serving.compute cimport Chunk, ComputeModel, Step
 from kvbench.serving.mover cimport FETCHES, NO_FETCH_NOW, NO_ROOM_NOW, NO_SEAT_NOW, STARTS, Mover, Observer
@@ -76,6 +78,29 @@ cdef class Worker:
     def busy_ns(self):
         """Time in steps so far, in that under way, too."""
         return self.stepped_ns + (self.traffic.clock.now_ns - self.step_started_ns if self.busy else 0)
+
+    @property
+    def served_requests(self):
+        """Requests that are here and have not ended."""
+        return self.waiting.count + self.holding.count
+
+    def verify(self):
+        """Raise AssertionError where the account of requests and blocks does not hold."""
+        cdef Request* request = self.holding.first
+        cdef int64_t held = 0, pins = 0
+        cdef PyObject* gpu = self.mover.gpu_at(0)
+        assert self.holding.count == (
+            self.fetching + self.ready.count + self.prefilling.count + self.decoding + self.writing
+        ), "a request is in no state"
+        while request != NULL:
+            held += request.held_chunks
+            pins += self.mover.pins_in(request, gpu)
+            if request.state == DECODE and self.heap_count:
+                tokens = request.prompt + self.generated_by(request) - 1
+                assert request.held_chunks == self.mover.chunks_for(tokens), "blocks held are not those of its tokens"
+            request = request.later
+        if (<StackedTier>gpu).limited:
+            assert held - pins == (<StackedTier>gpu).held_back, "private blocks are not those that are held back"
 
     @property
     def recent_ttft_ns(self):
@@ -441,6 +466,8 @@ cdef class Worker:
         self.ended += 1
         let_go(&self.holding, request)
         self.mover.release(request)
+        if self.decodes_answers and request.stored > request.blocks:
+            self.mover.store_answer(request)
         return self.observer.ended(request)
 
     # -- the heap of those that decode ---------------------------------------------------------

@@ -5,6 +5,7 @@
     databases.py    the contract of token databases
     hashing.py      the contract of hash algorithms
     admissions.py   the contract of admission filters
+    computes.py     the contract of compute models
     stories.py      what happens to a tier, drawn by hypothesis
     strategies.py   requests that share prefixes
     traces.py       a small valid trace
@@ -23,11 +24,12 @@ import pytest
 
 # Before the modules are imported: a failing assert in a contract then shows its values.
 pytest.register_assert_rewrite(
-    *("kvbench.testing.admissions", "kvbench.testing.databases", "kvbench.testing.hashing"),
-    *("kvbench.testing.parts", "kvbench.testing.policies", "kvbench.testing.routers"),
+    *("kvbench.testing.admissions", "kvbench.testing.computes", "kvbench.testing.databases"),
+    *("kvbench.testing.hashing", "kvbench.testing.parts", "kvbench.testing.policies", "kvbench.testing.routers"),
 )
 
 from kvbench.testing.admissions import AdmissionFilterContract  # noqa: E402
+from kvbench.testing.computes import ComputeModelContract  # noqa: E402
 from kvbench.testing.databases import TokenDatabaseContract  # noqa: E402
 from kvbench.testing.hashing import HashAlgorithmContract  # noqa: E402
 from kvbench.testing.policies import EvictionPolicyContract  # noqa: E402
@@ -38,6 +40,7 @@ from kvbench.testing.traces import small_trace  # noqa: E402
 
 __all__ = [
     "AdmissionFilterContract",
+    "ComputeModelContract",
     "EvictionPolicyContract",
     "HashAlgorithmContract",
     "Keys",

@@ -138,3 +138,28 @@ def test_help_ends_in_examples_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert "Examples:" in done.stdout
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_op_61_the_weights_leave_blocks_of_a_gpu(cli: Cli) -> None:
+    """granite-3.3-8b on 80 GiB, all of it in use: 26,534 blocks of 16 tokens."""
+    whole = ("--gpu", "80GiB", "--utilization", "1")
+    found = document(cli("kv-size", "granite-3.3-8b", *whole, "--json"))["capacities"]
+    assert [held["rank"]["blocks"] for held in found] == [26_534]
+    both = cli("kv-size", "granite-3.3-8b", "--capacity", "1TiB", "--gpu", "h100-sxm", "--tp", "2")
+    assert "0.9 of h100-sxm less the weights per rank" in both.out
+    assert "1TiB per host" in both.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--utilization", "0.5"), "--utilization has no effect without --gpu"),
+        (("--gpu", "h100-sxm", "--utilization", "1.5"), "--utilization = 1.5 must be above 0 and at most 1"),
+        (("--gpu", "16GiB"), "hold no weights of granite-3.3-8b, which are 15.2 GiB on each of 1 ranks"),
+        (("--gpu", "h200"), "'h200' is not a number"),
+    ],
+)
+def test_a_gpu_that_holds_nothing_is_an_error(cli: Cli, options: tuple[str, ...], message: str) -> None:
+    run = cli("kv-size", "granite-3.3-8b", *options)
+    assert run.code == 2
+    assert message in run.err

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from clocked import GB, INSTANT, MS, ONE_GB_PER_S, SECOND, column, links, samples, seconds, serve, trace
+from clocked import GB, INSTANT, MS, ONE_GB_PER_S, SECOND, STEADY, column, links, samples, seconds, serve, trace
 
+import kvbench
 from kvbench.trace.formats.mooncake import MooncakeFormat
 from kvbench.trace.importer import import_trace
 from kvbench.trace.schema import TraceFacts
@@ -320,6 +321,16 @@ def test_H_h_throughput_of_a_window_is_not_diluted_by_the_tail() -> None:
     assert whole["throughput"]["requests_per_s"] == pytest.approx(31 / 120)
 
 
+def test_H_h_a_run_ends_early_when_the_mean_ttft_is_known_well_enough() -> None:
+    """Prompts of ten lengths in turn: their mean is known long before the end."""
+    count = 10_000
+    table = trace([[i] for i in range(count)], range(count), tokens=[1 + i % 10 for i in range(count)])
+    early = serve(table, stop="converged=0.01").summary
+    assert early["timed"]["run"]["stop"] == "converged"
+    assert early["requests"]["arrived"] < count
+    assert early["timed"]["ttft_ns"]["mean"] == pytest.approx(550 * MS, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("stop", "reason", "arrived", "unfinished"),
     [("rows=7", "row limit", 7, 0), ("time=12s", "time limit", 12, 1), ("time=1000s", "all requests done", 31, 0)],
@@ -365,3 +376,14 @@ def test_J01_the_same_seed_gives_the_same_files_and_another_one_others(tmp_path:
     first = run("a", 1)
     assert run("b", 1) == first
     assert all(other != one for other, one in zip(run("c", 2), first, strict=True))
+
+
+def test_J01_five_seeds_give_each_figure_a_mean_and_an_interval() -> None:
+    settings: dict[str, Any] = {"compute": STEADY, "workers": 3, "router": "random", "stop": "rows=50", "seeds": 5}
+    figures = kvbench.replay_seeds(CHAT, **settings).figures
+    ttft = figures["timed.ttft_ns.p95"]
+    assert ttft.n == 5
+    assert ttft.low is not None
+    assert ttft.high is not None
+    assert ttft.low < ttft.mean < ttft.high
+    assert figures["requests.arrived"].low == figures["requests.arrived"].high == 50

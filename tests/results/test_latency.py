@@ -117,7 +117,15 @@ def test_h_g_warm_up_and_what_is_outside_the_window_are_in_no_figure() -> None:
     rows = [{"arrival": k * SECOND, "prefill": k * MS, "decode": SECOND} for k in range(6)]
     window = Window(first_request=2, start_ns=2 * SECOND, end_ns=4 * SECOND)
     times = times_of(rows)
-    assert TimedTotals(window).add(columns_of(times), times, np.arange(len(times))).tolist() == [False, False, True, True, False, False]
+    counted = TimedTotals(window).add(columns_of(times), times, np.arange(len(times)))
+    assert counted.tolist() == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
     record = record_of(rows, window=window, slo={"ttft": 2 * MS})
     assert (record["ttft_ns"]["n"], record["ttft_ns"]["mean"], record["goodput"]["requests"]) == (2, 2.5 * MS, 1)
     inside = record["window_throughput"]

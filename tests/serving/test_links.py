@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +31,7 @@ def ends(transfers: Transfers) -> list[int]:
 
 @pytest.mark.parametrize("sharing", SHARINGS)
 @given(
-    bandwidth=st.integers(1, 10**13),
+    bandwidth=st.integers(10**3, 10**13),
     latency_ns=st.integers(0, 10**9),
     size=st.integers(0, 10**12),
     at=st.integers(0, 10**15),
@@ -43,14 +41,14 @@ def test_one_transfer_takes_latency_and_size_over_bandwidth(
 ) -> None:
     """To the nanosecond, rounded up, whatever the size: there is no quantum."""
     _, transfers = one_link(bandwidth, latency_ns, sharing)
-    transfers.begin(0, size, at_ns=at)
     expected_ns = latency_ns - (-size * S // bandwidth)
-    assert transfers.estimate(0, size) >= expected_ns
+    assert transfers.estimate(0, size) == expected_ns
+    transfers.begin(0, size, at_ns=at)
     assert ends(transfers) == [at + expected_ns]
 
 
 @given(
-    bandwidth=st.integers(1, 10**12),
+    bandwidth=st.integers(100, 10**12),
     latency_ns=st.integers(0, 10**6),
     size=st.integers(1, 10**9),
     count=st.integers(1, 200),
@@ -301,79 +299,6 @@ def test_a_late_arrival_makes_no_earlier_one_end_sooner(
     without, with_late = runs
     assert all(a <= b for a, b in zip(without, with_late, strict=False))
     assert with_late[-1] >= late_at + 50 - (-size * S // (10**9 + 7))
-
-
-class Network:
-    """A few links with paths over them, and what was started there."""
-
-    def __init__(self) -> None:
-        self.links = [
-            Link("nvme", 7 * GB, 80, concurrency=3),
-            Link("bus", 50 * GB, 1),
-            Link("store", 12_345_678_901, 300),
-            Link("lane", 1_000_003, 0, "fifo"),
-        ]
-        self.transfers = Transfers(self.links)
-        for path, pipelined in (([0, 1], True), ([2, 1], True), ([2, 3, 1], False), ([3, 0], True), ([1], True)):
-            self.transfers.add_path(path, pipelined=pipelined)
-
-    def check(self) -> None:
-        """No link has moved more than its bandwidth allows in its busy time, which is within the time there was."""
-        for link in self.links:
-            assert link.moved_bytes * S <= link.busy_ns * link.bandwidth_bytes_per_s
-            assert link.busy_ns <= self.transfers.now_ns
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["start", "start", "stop", "look"]),
-        st.integers(0, 4),
-        st.integers(0, 100_000),
-        st.integers(0, 3_000),
-    ),
-    max_size=25,
-)
-
-
-@given(STEPS)
-def test_no_link_ever_moves_more_than_its_bandwidth_allows(steps: list[tuple[str, int, int, int]]) -> None:
-    """At any moment, over paths that share links, pipelined and serial, queued and stopped; and all of it gets done."""
-    network, handles, ended, stopped = Network(), [], [], 0
-    transfers = network.transfers
-    for what, number, size, pause in steps:
-        ended += transfers.run_until(transfers.now_ns + pause)
-        network.check()
-        if what == "start":
-            handles.append(transfers.begin(number, size, owner=len(handles)))
-        elif what == "stop" and handles:
-            stopped += transfers.stop(handles[number % len(handles)])
-    ended += transfers.run()
-    network.check()
-    assert len(ended) + stopped == len(handles)
-    assert len({owner for owner, _ in ended}) == len(ended)
-    assert transfers.under_way == 0
-    assert all(link.in_flight == link.waiting == 0 for link in network.links)
-
-
-@given(STEPS, st.lists(st.integers(1, 700), min_size=1, max_size=5))
-def test_results_do_not_depend_on_how_often_anybody_looks(
-    steps: list[tuple[str, int, int, int]], pauses: list[int]
-) -> None:
-    runs = []
-    for looks in (False, True):
-        network, handles, ended = Network(), [], []
-        transfers, pace = network.transfers, itertools.cycle(pauses)
-        for what, number, size, pause in steps:
-            until = transfers.now_ns + pause
-            while looks and transfers.now_ns < until:
-                ended += transfers.run_until(min(until, transfers.now_ns + next(pace)))
-            ended += transfers.run_until(until)
-            if what == "start":
-                handles.append(transfers.begin(number, size, owner=len(handles)))
-            elif what == "stop" and handles:
-                transfers.stop(handles[number % len(handles)])
-        runs.append((ended + transfers.run(), [(link.moved_bytes, link.busy_ns) for link in network.links]))
-    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,12 @@
-"""Transfers end when an exact simulation with fractions says so."""
+"""Transfers end when an exact simulation with fractions says so, rounded up to a nanosecond.
+
+The compiled ones have no fractions: they could be a nanosecond off where an exact end is within 2⁻⁴⁴ ns of
+a whole one, and no example comes near that.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -135,7 +140,7 @@ def simulated(links: list[Spec], paths: list[list[tuple[int, ...]]], arrivals: l
     return [end_ns for _, end_ns in sorted(done)]
 
 
-BANDWIDTHS = st.sampled_from([10**9, 3 * 10**9, 7 * 10**8, 50 * 10**9, 12_345_678_901, 10**6 + 3, 999_999_937, 2])
+BANDWIDTHS = st.sampled_from([10**9, 3 * 10**9, 7 * 10**8, 50 * 10**9, 12_345_678_901, 10**6 + 3, 999_999_937])
 LATENCIES, FAIR = st.integers(0, 300), st.just("fair")
 SHARED = st.builds(Spec, BANDWIDTHS, LATENCIES, st.just(0), FAIR)
 LIMITED = st.builds(Spec, BANDWIDTHS, LATENCIES, st.integers(1, 4), FAIR)
@@ -161,8 +166,7 @@ PIPELINED = [[(0,)], [(0, 1)], [(1, 2)], [(2, 0, 1)], [(2,)]]
 @given(st.tuples(*[ANY] * 3), arrivals(len(PIPELINED)))
 def test_ends_on_pipelined_paths_are_the_exact_ones(links: tuple[Spec, ...], coming: list[Arrival]) -> None:
     """Paths that share links, each with its own bandwidth, latency and limit."""
-    found, exact = simulated(list(links), PIPELINED, coming), Exact(list(links), PIPELINED, coming).run()
-    assert_close(found, exact)
+    assert simulated(list(links), PIPELINED, coming) == Exact(list(links), PIPELINED, coming).run()
 
 
 SERIAL = [[(0,), (1,)], [(1,), (0,), (2,)], [(1,)], [(2,), (2,)], [(0, 1)]]
@@ -171,11 +175,77 @@ SERIAL = [[(0,), (1,)], [(1,), (0,), (2,)], [(1,)], [(2,), (2,)], [(0, 1)]]
 @given(st.tuples(*[SHARED] * 3), arrivals(len(SERIAL)))
 def test_ends_on_serial_paths_are_the_exact_ones(links: tuple[Spec, ...], coming: list[Arrival]) -> None:
     """Without limits: who comes first to a queue may hang on less than any arithmetic but fractions can tell."""
-    found, exact = simulated(list(links), SERIAL, coming), Exact(list(links), SERIAL, coming).run()
-    assert_close(found, exact)
+    assert simulated(list(links), SERIAL, coming) == Exact(list(links), SERIAL, coming).run()
 
 
-def assert_close(found: list[int], exact: list[int]) -> None:
-    """Equal to a nanosecond: moments at links of different bandwidths have no common denominator, so an exact
-    moment just above a whole nanosecond may be told as the one below."""
-    assert all(abs(a - b) <= 1 for a, b in zip(found, exact, strict=True)), (found, exact)
+class Network:
+    """A few links with paths over them, and what was started there."""
+
+    def __init__(self) -> None:
+        self.links = [
+            Link("nvme", 7 * 10**9, 80, concurrency=3),
+            Link("bus", 50 * 10**9, 1),
+            Link("store", 12_345_678_901, 300),
+            Link("lane", 1_000_003, 0, "fifo"),
+        ]
+        self.transfers = Transfers(self.links)
+        for path, pipelined in (([0, 1], True), ([2, 1], True), ([2, 3, 1], False), ([3, 0], True), ([1], True)):
+            self.transfers.add_path(path, pipelined=pipelined)
+
+    def check(self) -> None:
+        """No link has moved more than its bandwidth allows in its busy time, which is within the time there was."""
+        for link in self.links:
+            assert link.moved_bytes * 10**9 <= link.busy_ns * link.bandwidth_bytes_per_s
+            assert link.busy_ns <= self.transfers.now_ns
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["start", "start", "stop", "look"]),
+        st.integers(0, 4),
+        st.integers(0, 100_000),
+        st.integers(0, 3_000),
+    ),
+    max_size=25,
+)
+
+
+@given(STEPS)
+def test_no_link_ever_moves_more_than_its_bandwidth_allows(steps: list[tuple[str, int, int, int]]) -> None:
+    """At any moment, over paths that share links, pipelined and serial, queued and stopped; and all of it gets done."""
+    network, handles, ended, stopped = Network(), [], [], 0
+    transfers = network.transfers
+    for what, number, size, pause in steps:
+        ended += transfers.run_until(transfers.now_ns + pause)
+        network.check()
+        if what == "start":
+            handles.append(transfers.begin(number, size, owner=len(handles)))
+        elif what == "stop" and handles:
+            stopped += transfers.stop(handles[number % len(handles)])
+    ended += transfers.run()
+    network.check()
+    assert len(ended) + stopped == len(handles)
+    assert len({owner for owner, _ in ended}) == len(ended)
+    assert transfers.under_way == 0
+    assert all(link.in_flight == link.waiting == 0 for link in network.links)
+
+
+@given(STEPS, st.lists(st.integers(1, 700), min_size=1, max_size=5))
+def test_results_do_not_depend_on_how_often_anybody_looks(
+    steps: list[tuple[str, int, int, int]], pauses: list[int]
+) -> None:
+    runs = []
+    for looks in (False, True):
+        network, handles, ended = Network(), [], []
+        transfers, pace = network.transfers, itertools.cycle(pauses)
+        for what, number, size, pause in steps:
+            until = transfers.now_ns + pause
+            while looks and transfers.now_ns < until:
+                ended += transfers.run_until(min(until, transfers.now_ns + next(pace)))
+            ended += transfers.run_until(until)
+            if what == "start":
+                handles.append(transfers.begin(number, size, owner=len(handles)))
+            elif what == "stop" and handles:
+                transfers.stop(handles[number % len(handles)])
+        runs.append((ended + transfers.run(), [(link.moved_bytes, link.busy_ns) for link in network.links]))
+    assert runs[0] == runs[1]
