@@ -314,11 +314,13 @@ cdef class TimedReplay(TieredReplay):
                 arrival_ns = NEVER_NS
             alarm_ns = self.clock.next_ns()
             moved_ns = self.transfers.next_ns()
+            if self.sample_ns and self.clock.count == 1 and arrival_ns == moved_ns == NEVER_NS:
+                alarm_ns = NEVER_NS  # there is a next sample, but nothing more to see
+            if arrival_ns == alarm_ns == moved_ns == NEVER_NS:
+                return self.stop_stalled() if self.in_flight else 0
             if min(arrival_ns, min(alarm_ns, moved_ns)) > self.stop_ns:
                 return self.stop_at_limit()
             if moved_ns <= alarm_ns and moved_ns <= arrival_ns:
-                if moved_ns == NEVER_NS:
-                    return self.stop_stalled() if self.in_flight else 0
                 self.move()
             elif alarm_ns <= arrival_ns:
                 self.ring()
@@ -394,12 +396,10 @@ cdef class TimedReplay(TieredReplay):
         return 0
 
     cdef int take_sample(self, int64_t time_ns) except -1 nogil:
-        """The next one follows as long as there is something to see."""
+        """Let the sampler look, and set the alarm for the next one."""
         with gil:
             self.sampler(time_ns)
-        if self.in_flight or self.next_arrival_ns() != UNKNOWN_NS:
-            self.clock.push(time_ns + self.sample_ns, SAMPLES, 0, 0)
-        return 0
+        return self.clock.push(time_ns + self.sample_ns, SAMPLES, 0, 0)
 
     cdef int move(self) except -1 nogil:
         """Transfers end."""
