@@ -55,6 +55,7 @@ cdef class TimedReplay(TieredReplay):
     cdef Queue* turns             # session -> its requests that wait for the one before
     cdef int32_t sessions
     cdef object sampler, callback
+    cdef int64_t calls            # alarms set for the callback
     cdef Heard* heards
     cdef int64_t heard_count, heard_room
     cdef bint is_stopped
