@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from kvbench.replays.timedframe cimport TimedFrame
 from kvbench.routing.load cimport Moment
 from kvbench.serving.links cimport Transfers
-from kvbench.serving.mover cimport Observer
+from kvbench.serving.holdings cimport Observer
 from kvbench.serving.request cimport Request
 from kvbench.serving.traffic cimport Traffic
 

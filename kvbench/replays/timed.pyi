@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterable
 from typing_extensions import disjoint_base
 
 from kvbench.replays.timedframe import TimedFrame
-from kvbench.serving.mover import Observer
+from kvbench.serving.holdings import Observer
 from kvbench.serving.traffic import Traffic
 from kvbench.serving.worker import Worker
 

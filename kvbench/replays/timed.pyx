@@ -20,7 +20,7 @@ from kvbench.replays.tiered cimport DECLINED_AT
 from kvbench.replays.timedframe cimport Batch, TimedFrame
 from kvbench.routing.load cimport Moment
 from kvbench.serving.clock cimport NEVER_NS, Alarm
-from kvbench.serving.mover cimport Observer
+from kvbench.serving.holdings cimport Observer
 from kvbench.serving.request cimport (
     ARRIVAL, COMPUTED_TOKENS, DECLINED_BLOCKS, FETCH_NS, PREEMPTIONS, PREFILL_NS, QUEUE_NS, READMITTED_BLOCKS, ROUTED_AT,
     Request, leave,

@@ -1,7 +1,8 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kvbench.serving.compute cimport Chunk, ComputeModel, Step
-from kvbench.serving.mover cimport Mover, Observer
+from kvbench.serving.holdings cimport Observer
+from kvbench.serving.mover cimport Mover
 from kvbench.serving.request cimport Queue, Request
 from kvbench.serving.traffic cimport Traffic
 

@@ -3,7 +3,8 @@ from typing import Self
 from typing_extensions import disjoint_base
 
 from kvbench.serving.compute import ComputeModel
-from kvbench.serving.mover import Mover, Observer
+from kvbench.serving.holdings import Observer
+from kvbench.serving.mover import Mover
 from kvbench.serving.traffic import Traffic
 
 @disjoint_base

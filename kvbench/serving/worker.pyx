@@ -16,7 +16,8 @@ from libc.stdlib cimport calloc, free, realloc
 from kvbench.cache.stacked cimport StackedTier
 from kvbench.memory cimport no_memory
 from kvbench.serving.compute cimport Chunk, ComputeModel, Step
-from kvbench.serving.mover cimport FETCHES, NO_FETCH_NOW, NO_ROOM_NOW, NO_SEAT_NOW, STARTS, Mover, Observer
+from kvbench.serving.holdings cimport Observer
+from kvbench.serving.mover cimport FETCHES, NO_FETCH_NOW, NO_ROOM_NOW, NO_SEAT_NOW, STARTS, Mover
 from kvbench.serving.request cimport (
     ADMITTED, ARRIVAL, COMPUTED_TOKENS, DECODE, END, FETCH, FETCH_END, FETCH_NS, FETCH_START, FIRST_TOKEN, GENERATED_TOKENS,
     NEED_BLOCKS, PREEMPTIONS, PREFILL, PREFILL_NS, PREFILL_START, QUEUE_NS, READY, STATUS, STATUS_DONE, STATUS_REJECTED,

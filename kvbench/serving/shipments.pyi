@@ -1,0 +1,4 @@
+
+from kvbench.serving.holdings import Holdings
+
+class Shipments(Holdings): ...
