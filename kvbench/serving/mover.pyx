@@ -229,12 +229,15 @@ cdef class Mover(Shipments):
             after = record.next
             record.request = NULL
             if record.handle < 0:
+                record.length = 0
                 for k in range(record.count):
                     entry = &record.entries[k]
                     if (entry.chunk + 1) * self.block_tokens * self.stack.level[record.level].multiple > request.computed:
                         (<StackedTier>entry.tier).worker = self.worker
                         (<StackedTier>entry.tier).abandon(entry.slot, 1)
                         entry.slot = -1
+                    else:
+                        record.length = max(record.length, entry.position + 1)
                 self.start_write(write)
             write = after
         request.writes = -1
