@@ -122,8 +122,6 @@ cdef class Mover(Shipments):
         else:
             request.times[READMITTED_BLOCKS] += self.stack.hit
         self.stack.commit()
-        if request.fresh:
-            self.observer.committed(request)
         request.computed = min(self.stack.hit * self.block_tokens, request.target - 1)
         request.held_chunks = self.chunks_for(request.target)
         self.pin_gpu(request)
@@ -134,6 +132,8 @@ cdef class Mover(Shipments):
             before = (<StackedTier>gpu).evicted
             (<StackedTier>gpu).hold_back(<int32_t>(request.held_chunks - self.pins_in(request, gpu)))
             self.stack.evicted += ((<StackedTier>gpu).evicted - before) * self.stack.level[0].multiple
+        if request.fresh:
+            self.observer.committed(request)
         return self.depart_filled(NULL)
 
     cdef int land_computed(self, Request* request) except -1 nogil:
@@ -229,12 +229,15 @@ cdef class Mover(Shipments):
             after = record.next
             record.request = NULL
             if record.handle < 0:
+                record.length = 0
                 for k in range(record.count):
                     entry = &record.entries[k]
                     if (entry.chunk + 1) * self.block_tokens * self.stack.level[record.level].multiple > request.computed:
                         (<StackedTier>entry.tier).worker = self.worker
                         (<StackedTier>entry.tier).abandon(entry.slot, 1)
                         entry.slot = -1
+                    else:
+                        record.length = max(record.length, entry.position + 1)
                 self.start_write(write)
             write = after
         request.writes = -1

@@ -2,8 +2,10 @@
 
 A step takes all decoding requests, one token each, and chunks of prompts up to a token budget. It is built
 when the one before it ends: running prompts first, then those that have been fetched, then those that wait, in
-order of arrival. What comes at the very moment at which a step begins still joins it. A waiting request is passed over only while it may not fetch, or another one computes what it
-needs; the first that finds no room ends the scan.
+order of arrival. What comes at the very moment at which a step begins still joins it. A waiting request is passed
+over only while it may not fetch, or another one computes what it needs; the first that finds no room ends the scan.
+One that lacked a fetch, or a seat, is looked up again when there is one: that something else would do by now is not
+found out before.
 
 Requests that decode cost nothing between the steps at which something happens to them: how many tokens
 each has is counted by steps, and a heap knows who needs a block or ends next.
@@ -261,7 +263,7 @@ cdef class Worker:
         while request != NULL and budget > 0 and self.has_seat():
             taken = self.add_chunk(request, budget)
             if taken == 0:
-                break
+                return 0  # it is not chunked and has to be alone, which it will not be if others overtake it
             budget -= min(taken, budget)
             leave(&self.ready, request)
             self.pass_state(request, PREFILL)
@@ -296,7 +298,7 @@ cdef class Worker:
         return budget
 
     cdef int64_t take_in(self, Request* request, int admission, int64_t budget) except -1 nogil:
-        """A waiting request has its blocks; returns how many tokens of it the step computes."""
+        """A waiting request has its blocks; returns what that takes of the step's budget."""
         cdef int64_t now = self.traffic.clock.now_ns
         cdef int64_t taken = 0
         leave(&self.waiting, request)
@@ -317,6 +319,7 @@ cdef class Worker:
         else:
             self.pass_state(request, READY)
             join(&self.ready, request)
+            taken = budget  # for the reason that start_ready has
         return taken
 
     # -- a step ends ---------------------------------------------------------------------------
@@ -423,7 +426,7 @@ cdef class Worker:
     cdef int preempt(self, Request* request) except -1 nogil:
         """Take all blocks away; it waits, before all others, and computes its tokens again."""
         self.preemptions += 1
-        self.rebuilt = True
+        self.rebuilt = self.rebuilt or request.state != READY
         request.times[PREEMPTIONS] += 1
         if request.state == DECODE:
             request.generated = self.stop_decoding(request)
