@@ -71,7 +71,7 @@ def _kept_open(opened: IO[bytes], reader: Callable[[IO[bytes]], Any]) -> Any:
 
 
 def _member(file: Lines, name: str, opens: Any) -> Lines:
-    return Lines(None, name=f"{file.name}!{name}", opens=lambda: cast("IO[bytes]", ToldFile(opens)))
+    return Lines(None, name=f"{file.name}!/{name}", opens=lambda: cast("IO[bytes]", ToldFile(opens)))
 
 
 def _seekable(file: Lines) -> IO[bytes]:

@@ -105,7 +105,7 @@ def base_name(source: str) -> str:
 
 
 def _is_about(name: str) -> bool:
-    last = base_name(name.split("!")[-1])
+    last = base_name(name)
     return last.startswith(".") or "__MACOSX" in name or ABOUT.fullmatch(last) is not None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 import sys
 import tarfile
 import zipfile
@@ -79,7 +78,7 @@ def test_a_folder_a_glob_and_an_archive_give_the_same_rows(folder: Path, tmp_pat
     elif kind != "folder":
         source = archived(folder, kind)
     members = Members(source)
-    assert [re.split("[/!]", lines.name)[-1] for lines in members] == ["part-9.jsonl.gz", "part-10.jsonl"]
+    assert [lines.name.rsplit("/")[-1] for lines in members] == ["part-9.jsonl.gz", "part-10.jsonl"]
     report = import_trace(members, tmp_path / "t.arrow", format=MooncakeFormat(), shared_ids=True)
     assert arrivals_ms(tmp_path / "t.arrow") == list(range(10))
     assert report.decreasing_steps == 0
@@ -136,7 +135,7 @@ def test_standard_input_is_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_an_archive_may_come_from_a_pipe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(archived(folder, "zip").read_bytes())))
-    assert [lines.name for lines in Members("-")] == ["-!deeper/part-9.jsonl.gz", "-!part-10.jsonl"]
+    assert [lines.name for lines in Members("-")] == ["-!/deeper/part-9.jsonl.gz", "-!/part-10.jsonl"]
 
 
 def test_a_source_that_has_no_rows_to_give_is_told(folder: Path, tmp_path: Path) -> None:
