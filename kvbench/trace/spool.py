@@ -113,7 +113,7 @@ class Spool:
     def _write(self, piece: pa.RecordBatch) -> int:
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed by __exit__
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - closed by __exit__
             offset = self._file.seek(0, 2)
             with pa.ipc.new_stream(self._file, piece.schema) as stream:
                 stream.write_batch(piece)

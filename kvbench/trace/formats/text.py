@@ -8,6 +8,7 @@ import io
 import zlib
 from typing import IO, TYPE_CHECKING, Any, cast
 
+import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
@@ -21,6 +22,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 BZIP2_MAGIC = b"BZh"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 UTF8_MARK = b"\xef\xbb\xbf"
+NEW_LINE = ord("\n")
 CHUNK_BYTES = 1 << 20
 HEAD_BYTES = 65_536
 MAX_LINE_BYTES = 1 << 28
@@ -105,7 +107,7 @@ class Lines:
                     whole = b"".join([*rest, chunk[:end]])
                     rest, length = [], 0
                     yield number, whole
-                    number += whole.count(b"\n")
+                    number += int(np.count_nonzero(np.frombuffer(whole, np.uint8) == NEW_LINE))
                 rest.append(chunk[end:])
                 length += len(chunk) - end
                 if length > MAX_LINE_BYTES:
@@ -115,9 +117,7 @@ class Lines:
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         for first, chunk in self.chunks():
-            for number, line in enumerate(chunk.split(b"\n"), first):
-                if line := line.strip():
-                    yield number, line
+            yield from numbered(first, chunk)
 
     def finish(self) -> str:
         """The digest of the member, of which the rest is read now if some of it was left. Raises TraceError."""
@@ -166,10 +166,9 @@ class _Hashed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        self.hasher.update(data)
-        return len(data)
+        count = self._file.readinto(buffer)  # type: ignore[attr-defined]  # of whatever kind, files have it
+        self.hasher.update(memoryview(buffer)[:count])
+        return cast("int", count)
 
     def drain(self) -> None:
         """Hash what a decompressor left unread."""
@@ -246,6 +245,13 @@ class _Text(io.RawIOBase):
             return reads()
         except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
             raise TraceError(f"{self.name}: cannot be decompressed or read to its end: {error}") from error
+
+
+def numbered(first: int, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+    """The lines of ``chunk``, stripped, blank ones left out, numbered from ``first``."""
+    for number, line in enumerate(chunk.split(b"\n"), first):
+        if line := line.strip():
+            yield number, line
 
 
 def is_compressed(head: bytes) -> bool:
