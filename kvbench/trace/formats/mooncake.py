@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
+from kvbench.trace.formats.mooncake_plain import plain_batch
+from kvbench.trace.formats.text import numbered
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.units import MAX_TOKENS
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 NS_PER_MS = 1_000_000
 BLOCK_TOKENS = 512
 """The files do not say; this is what Mooncake uses."""
-ROWS_PER_BATCH = 4096
 ALIASES = {
     "timestamp": "created_time",
     "input_length": "input_tokens",
@@ -128,18 +129,20 @@ class MooncakeFormat(TraceFormat):
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         decoder = msgspec.json.Decoder(_Line)
-        sessions = _Sessions(log)
-        rows: list[tuple[Any, ...]] = []
-        for number, line in lines:
-            try:
-                rows.append((*sessions.row(_decode(decoder, line, log)), number))
-            except _Bad as bad:
-                log.refuse(TraceError.at(lines.name, number, *bad.args))
-            if len(rows) == ROWS_PER_BATCH:
+        sessions: _Sessions = log.carried.setdefault("sessions", _Sessions(log))
+        for first, chunk in lines.chunks():
+            batch = plain_batch(chunk, first)
+            if batch is not None:
+                yield batch
+                continue
+            rows: list[tuple[Any, ...]] = []
+            for number, line in numbered(first, chunk):
+                try:
+                    rows.append((*sessions.row(_decode(decoder, line, log)), number))
+                except _Bad as bad:
+                    log.refuse(TraceError.at(lines.name, number, *bad.args))
+            if rows:
                 yield _batch(rows)
-                rows = []
-        if rows:
-            yield _batch(rows)
 
 
 class _Sessions:
