@@ -1,0 +1,279 @@
+"""Tables in files: CSV, JSON lines, Parquet; as pieces of rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from kvbench.errors import TraceError
+from kvbench.plugins import did_you_mean
+from kvbench.trace.formats.tabular import ArrowPiece, Broken, JsonPiece
+from kvbench.trace.sources import PARQUET_ROWS, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from kvbench.trace.formats.text import Lines
+
+MAX_HEADER_BYTES = 1 << 16
+BLOCK_BYTES = 8 << 20
+"""Of a CSV file that are taken apart at once, and so the most that a row may have."""
+JSON_ROWS = 4096
+
+
+def header_of(head: bytes, delimiter: str = ",") -> tuple[str, ...]:
+    """The column names in the first line of a CSV file that is not blank; none where there is no such line."""
+    line = next((line for line in head.split(b"\n") if line.strip()), b"")
+    try:
+        names = next(csv.reader([line.decode()], delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error):
+        return ()
+    return tuple(name.strip() for name in names)
+
+
+class CsvTable:
+    """A CSV file. ``names`` are its columns, from its first line, or 1, 2, 3, … where it has no ``header``.
+
+    Raises TraceError for a file that has no such line.
+    """
+
+    def __init__(self, lines: Lines, delimiter: str = ",", header: bool = True) -> None:
+        self._name = lines.name
+        self._delimiter = delimiter
+        self._text = lines.open()
+        first, self._lines_before = self._first_line()
+        self.names = self._checked(header_of(first, delimiter))
+        if not header:
+            self._text = io.BufferedReader(_Rejoined(first, self._text))
+            self._lines_before -= 1
+            self.names = tuple(str(number) for number in range(1, len(self.names) + 1))
+
+    def _first_line(self) -> tuple[bytes, int]:
+        count = 0
+        while line := self._text.readline(MAX_HEADER_BYTES):
+            count += 1
+            if line.strip():
+                return line, count
+        raise TraceError(f"{self._name}: has no rows")
+
+    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise TraceError(f"{self._name}: its first line is not a line of CSV")
+        for name in names:
+            if names.count(name) > 1:
+                raise TraceError.at(self._name, None, "column", name, "stands twice in the first line")
+        return names
+
+    def pieces(self) -> Iterator[ArrowPiece]:
+        """The rows, blank ones left out."""
+        first = self._text.read(1)
+        if first:
+            yield from self._rows(io.BufferedReader(_Rejoined(first, self._text), BLOCK_BYTES))
+
+    def _rows(self, text: IO[bytes]) -> Iterator[ArrowPiece]:
+        broken: list[Any] = []
+
+        def keep_out(row: Any) -> str:
+            broken.append(row)
+            return "skip"
+
+        with _parsing(self._name):
+            reader = pa_csv.open_csv(
+                text,
+                read_options=pa_csv.ReadOptions(
+                    use_threads=False, block_size=BLOCK_BYTES, column_names=list(self.names)
+                ),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=self._delimiter, ignore_empty_lines=False, invalid_row_handler=keep_out
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    check_utf8=False,
+                    column_types=dict.fromkeys(self.names, pa.string()),
+                    strings_can_be_null=True,
+                    null_values=[""],
+                ),
+            )
+        numbers = _Numbers(self._lines_before)
+        while True:
+            with _parsing(self._name):
+                batch = next(reader, None)
+            if batch is None:
+                break
+            mine = numbers.of(batch.num_rows, [self._lines_before + row.number for row in broken])
+            # Rows are kept out before the batch is complete, and so are some of the batch after it.
+            last = int(mine[-1]) if len(mine) else 0
+            told = self._told(row for row in broken if self._lines_before + row.number < last)
+            broken[:] = [row for row in broken if self._lines_before + row.number > last]
+            there = _there(batch)
+            yield ArrowPiece(mine[there], batch.filter(pa.array(there)), told)
+        yield ArrowPiece(np.zeros(0, np.uint64), _empty(self.names), self._told(broken))
+
+    def _told(self, broken: Iterable[Any]) -> list[Broken]:
+        columns = len(self.names)
+        return [
+            Broken(
+                self._lines_before + row.number,
+                "row",
+                row.text,
+                f"has {row.actual_columns:,} values, and the first line has {columns:,}",
+            )
+            for row in broken
+            if row.text.strip()
+        ]
+
+
+def _there(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Where rows are not blank."""
+    there = np.zeros(batch.num_rows, np.bool_)
+    for column in batch.columns:
+        if column.null_count == 0:
+            return np.ones(batch.num_rows, np.bool_)
+        there |= column.is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def _empty(names: Sequence[str]) -> pa.RecordBatch:
+    schema = pa.schema([pa.field(name, pa.string()) for name in names])
+    return pa.RecordBatch.from_arrays([pa.array([], pa.string()) for _ in names], schema=schema)
+
+
+class _Numbers:
+    """Numbers rows as they stand in the file, among those that were kept out."""
+
+    def __init__(self, before: int) -> None:
+        self._next = before + 1
+
+    def of(self, rows: int, kept_out: Sequence[int]) -> npt.NDArray[np.uint64]:
+        """The numbers of the next ``rows`` rows; ``kept_out`` (ascending) are none of them."""
+        every = np.arange(self._next, self._next + rows + len(kept_out), dtype=np.uint64)
+        mine = every if not kept_out else np.setdiff1d(every, np.asarray(kept_out, np.uint64))[:rows]
+        if rows:
+            self._next = int(mine[-1]) + 1
+        return mine
+
+
+class _Rejoined(io.RawIOBase):
+    """A file with its first line put back."""
+
+    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+        self._first = first
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._first[: len(buffer)] or self._rest.read(len(buffer))
+        self._first = self._first[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def _parsing(name: str) -> Iterator[None]:
+    """Turns what Arrow raises about a CSV file into a TraceError."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        said = (str(error).splitlines() or ["it is damaged"])[0]
+        if "straddl" in said:
+            said = f"a row has more than {BLOCK_BYTES >> 20} MiB; is a quote missing?"
+        raise TraceError(f"{name}: cannot be read as CSV: {said}") from None
+
+
+class JsonTable:
+    """JSON lines, an object a line."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    def pieces(self) -> Iterator[JsonPiece]:
+        """The rows. Fractions stay as they are written, as text."""
+        decoder = msgspec.json.Decoder(float_hook=str)
+        numbers: list[int] = []
+        rows: list[dict[str, Any]] = []
+        broken: list[Broken] = []
+        for number, line in self._lines:
+            row = json_object(decoder, number, line)
+            if isinstance(row, Broken):
+                broken.append(row)
+            else:
+                rows.append(row)
+                numbers.append(number)
+            if len(rows) + len(broken) == JSON_ROWS:
+                yield JsonPiece(np.array(numbers, np.uint64), rows, broken)
+                numbers, rows, broken = [], [], []
+        if rows or broken:
+            yield JsonPiece(np.array(numbers, np.uint64), rows, broken)
+
+
+def json_object(decoder: msgspec.json.Decoder[Any], number: int, line: bytes) -> dict[str, Any] | Broken:
+    """The object on line ``number``, or why there is none."""
+    text = line.decode("utf-8", "replace")
+    try:
+        row = decoder.decode(line)
+    except RecursionError:
+        return Broken(number, "line", text, "is nested too deeply")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if re.search(r"\b(NaN|Infinity)\b", text):
+            return Broken(number, "line", text, "NaN and Infinity are no numbers of a trace (nor of JSON)")
+        return Broken(number, "line", text, f"is not valid JSON: {error}")
+    if not isinstance(row, dict):
+        return Broken(number, "line", row, "must be a JSON object, one request")
+    return row
+
+
+def first_object(head: bytes) -> dict[str, Any] | None:
+    """The JSON object on the first line that is not blank, or None."""
+    line = next((line for line in head.splitlines() if line.strip()), b"")
+    try:
+        row = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def require_columns(where: str, have: Collection[str], need: Iterable[str]) -> None:
+    """Raises TraceError, with the nearest name, where one of the columns ``need`` is not there."""
+    for name in need:
+        if name not in have:
+            raise TraceError(f"{where}: there is no column {name!r}; {did_you_mean(name, sorted(have))}")
+
+
+class ParquetTable:
+    """A Parquet file. It is copied to a temporary one first, for it has to be read from its end."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._name = lines.name
+        self._copy = tempfile.TemporaryFile()
+        with lines.open() as text:
+            shutil.copyfileobj(text, self._copy)
+        with reading(self._name):
+            self._file = pq.ParquetFile(self._copy, pre_buffer=False)
+            self.names = tuple(str(name) for name in self._file.schema_arrow.names)
+
+    def pieces(self) -> Iterator[ArrowPiece]:
+        """The rows."""
+        batches = self._file.iter_batches(batch_size=PARQUET_ROWS)
+        number = 1
+        with self._copy:
+            while True:
+                with reading(self._name):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield ArrowPiece(np.arange(number, number + batch.num_rows, dtype=np.uint64), batch)
+                number += batch.num_rows
