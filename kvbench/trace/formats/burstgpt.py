@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from kvbench.trace.columns import validity
 from kvbench.trace.formats import ReadLog, TraceFormat
+from kvbench.trace.formats.derived import Turns
 from kvbench.trace.formats.tablefiles import CsvTable, header_of, require_columns
 from kvbench.trace.formats.tabular import Rows
 from kvbench.trace.formats.values import TOKENS, Seconds, as_text
@@ -20,6 +19,8 @@ from kvbench.trace.schema import TraceFacts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from kvbench.trace.formats.text import Lines
 
@@ -34,7 +35,7 @@ class BurstGptFormat(TraceFormat):
     def __init__(self, failed: str = "keep") -> None:
         self._keep = failed == "keep"
         self._failed = 0
-        self._sessions: dict[str, tuple[int, int | None]] = {}
+        self._turns = Turns()
 
     def sniff(self, head: bytes, name: str) -> bool:
         return {"Timestamp", "Model", "Request tokens", "Response tokens"} <= set(header_of(head))
@@ -70,19 +71,5 @@ class BurstGptFormat(TraceFormat):
     def _add_sessions(self, rows: Rows) -> None:
         """Sessions, turns, and the pause since the end of the answer before."""
         rows.read("session_id", "Session ID", as_text)
-        # A column of the trace's for the moment only: how long the answer took.
-        rows.read("think_time_ns", "Elapsed time", SECONDS)
-        sessions = rows.columns["session_id"]
-        turns: list[int | None] = [None] * len(rows)
-        pauses: list[int | None] = [None] * len(rows)
-        if sessions.null_count < len(rows):
-            arrivals = rows.numbers("arrival_ns").tolist()
-            elapsed = rows.columns["think_time_ns"].to_pylist()
-            names = sessions.to_pylist()
-            for row in np.flatnonzero(validity(sessions) & rows.good()).tolist():
-                turns[row], end = self._sessions.get(names[row], (0, None))
-                pauses[row] = None if end is None else max(0, arrivals[row] - end)
-                took = elapsed[row]
-                self._sessions[names[row]] = (turns[row] + 1, None if took is None else arrivals[row] + took)
-        rows.columns["turn"] = pa.array(turns, pa.uint32())
-        rows.columns["think_time_ns"] = pa.array(pauses, pa.int64())
+        took = rows.values("Elapsed time", SECONDS)
+        self._turns.add(rows, "Session ID", took.to_pylist())

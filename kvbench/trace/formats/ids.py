@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ID_BITS = 64
-MAX_ID = 2**ID_BITS - 1
+MAX_ID = (1 << ID_BITS) - 1
 BASES = ("auto", "decimal", "hex", "text")
 IDS = pa.list_(pa.uint64())
 
@@ -32,11 +32,11 @@ def id_of(value: object, base: str = "auto") -> int:
     16 digits is a digest; its first 8 bytes, little-endian, are the id, as they are for keys (semantics §2.2).
     ``base``: ``auto`` takes text as hexadecimal where it starts with 0x and as decimal otherwise; ``text`` hashes it.
     """
-    if type(value) is int:
-        if not -(2 ** (ID_BITS - 1)) <= value <= MAX_ID:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not -(1 << (ID_BITS - 1)) <= value <= MAX_ID:
             raise Bad(f"{shorten(value)} is not a number of {ID_BITS} bits")
         return value & MAX_ID
-    if type(value) is not str:
+    if not isinstance(value, str):
         raise Bad(f"{shorten(value)} must be a number or a text")
     if base == "text":
         return int.from_bytes(blake3(value.encode("utf-8", "surrogateescape")).digest()[:8], "little")

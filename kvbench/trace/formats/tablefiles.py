@@ -254,24 +254,22 @@ def require_columns(where: str, have: Collection[str], need: Iterable[str]) -> N
 
 
 class ParquetTable:
-    """A Parquet file. It is copied to a temporary one first, for it has to be read from its end."""
+    """A Parquet file."""
 
     def __init__(self, lines: Lines) -> None:
-        self._name = lines.name
-        self._copy = tempfile.TemporaryFile()
-        with lines.open() as text:
-            shutil.copyfileobj(text, self._copy)
-        with reading(self._name):
-            self._file = pq.ParquetFile(self._copy, pre_buffer=False)
-            self.names = tuple(str(name) for name in self._file.schema_arrow.names)
+        self._lines = lines
 
     def pieces(self) -> Iterator[ArrowPiece]:
-        """The rows."""
-        batches = self._file.iter_batches(batch_size=PARQUET_ROWS)
-        number = 1
-        with self._copy:
+        """The rows. The file is copied to a temporary one first, for it has to be read from its end."""
+        name = self._lines.name
+        with tempfile.TemporaryFile() as copy:
+            with self._lines.open() as text:
+                shutil.copyfileobj(text, copy)
+            with reading(name):
+                batches = pq.ParquetFile(copy, pre_buffer=False).iter_batches(batch_size=PARQUET_ROWS)
+            number = 1
             while True:
-                with reading(self._name):
+                with reading(name):
                     batch = next(batches, None)
                 if batch is None:
                     return

@@ -202,9 +202,15 @@ class Rows:
 
     def read(self, column: str, name: str, reader: Reader, *, required: bool = False) -> None:
         """``column`` of the trace from the foreign column ``name``; where ``required``, it is there in each row."""
+        self.take(column, name, Values(self.values(name, reader)), required=required)
+
+    def values(self, name: str, reader: Reader) -> pa.Array:
+        """The foreign column ``name`` as ``reader`` reads it, for whatever it says of other columns."""
         texts = self.piece.texts(name)
         self.refuse_all(name, texts)
-        self.take(column, name, reader(texts.column), required=required)
+        values = reader(texts.column)
+        self.refuse_all(name, values)
+        return values.column
 
     def take(self, column: str, name: str, values: Values, *, required: bool = False) -> None:
         """``column`` of the trace from values of the foreign column ``name``."""

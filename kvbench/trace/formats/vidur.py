@@ -6,7 +6,6 @@ prompts apart.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,16 +15,15 @@ import pyarrow.compute as pc
 from kvbench.errors import ConfigError, TraceError
 from kvbench.trace.columns import validity
 from kvbench.trace.formats import ReadLog, TraceFormat
+from kvbench.trace.formats.derived import Spacing
 from kvbench.trace.formats.tablefiles import CsvTable, header_of
 from kvbench.trace.formats.tabular import Rows
-from kvbench.trace.formats.values import TOKENS, IsoTimes, Seconds, Values
+from kvbench.trace.formats.values import TOKENS, IsoTimes, Seconds, Values, as_text
 from kvbench.trace.schema import TraceFacts
-from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kvbench.trace.formats.tabular import Piece
     from kvbench.trace.formats.text import Lines
 
 NEW = ("num_prefill_tokens", "num_decode_tokens")
@@ -48,18 +46,10 @@ class VidurFormat(TraceFormat):
     def __init__(
         self, rate: float | None = None, interval_s: float | None = None, max_tokens: int = 0, too_long: str = "reject"
     ) -> None:
-        if rate is not None and interval_s is not None:
-            raise ConfigError("trace format vidur: rate and interval_s say the same; give one of them")
-        self._gap_ns = Fraction(0)
-        if rate is not None:
-            self._gap_ns = NS_PER_S / Fraction(str(rate))
-        elif interval_s is not None:
-            self._gap_ns = NS_PER_S * Fraction(str(interval_s))
-        self._spaced = rate is not None or interval_s is not None
+        self._spacing = Spacing("trace format vidur", rate, interval_s)
         self._max_tokens = max_tokens
         self._clip = too_long == "clip"
         self._clipped = 0
-        self._rows = 0
         self._clock = IsoTimes()
 
     def sniff(self, head: bytes, name: str) -> bool:
@@ -73,7 +63,7 @@ class VidurFormat(TraceFormat):
         table = CsvTable(lines)
         prompt, answer = _length_columns(lines.name, table.names)
         timed = bool({"arrived_at", "Time"} & set(table.names))
-        if timed and self._spaced:
+        if timed and self._spacing.given:
             raise ConfigError(f"{lines.name} has arrivals of its own; leave out rate and interval_s")
         self._clipped = 0
         for piece in table.pieces():
@@ -86,39 +76,28 @@ class VidurFormat(TraceFormat):
                 rows.read("arrival_ns", "arrived_at", Seconds(9), required=True)
             elif timed:
                 log.wall_clock = log.wall_clock or "Date" in table.names
-                rows.take("arrival_ns", "Time", self._times_of_day(rows, piece), required=True)
+                rows.take("arrival_ns", "Time", self._times_of_day(rows), required=True)
             else:
-                rows.columns["arrival_ns"] = self._arrivals(len(rows))
+                rows.columns["arrival_ns"] = self._spacing.arrivals(len(rows))
             yield rows.batch(lines.name, log)
         self._note(lines.name, timed, log)
 
     def _note(self, where: str, timed: bool, log: ReadLog) -> None:
-        if not timed and not self._spaced:
-            log.notes.append(f"{where}: has no arrivals, so all requests arrive at 0; rate=10 spaces them evenly")
+        if not timed:
+            self._spacing.note(where, log)
         if self._clipped:
             log.notes.append(f"{where}: {self._clipped:,} prompts were clipped to max_tokens={self._max_tokens:,}")
 
-    def _arrivals(self, count: int) -> pa.Array:
-        gap = self._gap_ns
-        times = [position * gap.numerator // gap.denominator for position in range(self._rows, self._rows + count)]
-        self._rows += count
-        if times and times[-1] > np.iinfo(np.int64).max:
-            raise ConfigError("rate is so low that the last request comes after 2262; times are 64-bit nanoseconds")
-        return pa.array(times, pa.int64())
-
-    def _times_of_day(self, rows: Rows, piece: Piece) -> Values:
+    def _times_of_day(self, rows: Rows) -> Values:
         """Seconds, or a time of day, after midnight of the date, where there is one."""
-        dates, times = piece.texts("Date"), piece.texts("Time")
-        rows.refuse_all("Date", dates)
-        rows.refuse_all("Time", times)
-        midnights = self._clock(dates.column)
-        rows.refuse_all("Date", midnights)
-        with_colon = pc.fill_null(pc.match_substring(times.column, ":"), False)
-        plain = Seconds(9)(pc.if_else(with_colon, None, times.column))
-        days = IsoTimes()(pc.if_else(with_colon, pc.binary_join_element_wise("1970-01-01", times.column, " "), None))
+        midnights = rows.values("Date", self._clock)
+        times = rows.values("Time", as_text)
+        with_colon = pc.fill_null(pc.match_substring(times, ":"), False)
+        plain = Seconds(9)(pc.if_else(with_colon, None, times))
+        days = IsoTimes()(pc.if_else(with_colon, pc.binary_join_element_wise("1970-01-01", times, " "), None))
         since = pc.coalesce(plain.column, days.column)
         refused = {**plain.refused, **days.refused}
-        return Values(pc.add(since, pc.fill_null(midnights.column, 0)), refused)
+        return Values(pc.add(since, pc.fill_null(midnights, 0)), refused)
 
     def _limit(self, rows: Rows) -> None:
         if not self._max_tokens:
@@ -145,7 +124,8 @@ def _length_columns(where: str, names: Sequence[str]) -> tuple[str, str]:
     for name in names:
         if name not in known:
             raise TraceError(
-                f"{where}: unknown column {name!r}; columns are read so: {MAPPING}; for others there is --format columns"
+                f"{where}: unknown column {name!r}; columns are read so: {MAPPING}; "
+                "for others there is --format columns"
             )
     return pair
 
@@ -153,12 +133,10 @@ def _length_columns(where: str, names: Sequence[str]) -> tuple[str, str]:
 def _check_total(rows: Rows) -> None:
     if "num_total_tokens" not in rows.piece.names():
         return
-    texts = rows.piece.texts("num_total_tokens")
-    total = TOKENS(texts.column)
-    rows.refuse_all("num_total_tokens", total)
+    total = rows.values("num_total_tokens", TOKENS)
     wanted = rows.numbers("input_tokens") + rows.numbers("output_tokens")
-    there = validity(total.column)
-    off = there & (total.column.fill_null(0).to_numpy() != wanted)
+    there = validity(total)
+    off = there & (total.fill_null(0).to_numpy() != wanted)
     for row in np.flatnonzero(off & rows.good()).tolist():
         rule = f"is not the sum of prompt and answer, {wanted[row]}"
-        rows.refuse(row, "num_total_tokens", total.column[row].as_py(), rule)
+        rows.refuse(row, "num_total_tokens", total[row].as_py(), rule)
