@@ -108,7 +108,7 @@ class ColumnsFormat(TraceFormat):
         self._check()
         checked = False
         for piece in self._pieces(lines):
-            if not checked and len(piece.numbers):
+            if not checked and piece.names():
                 require_columns(lines.name, piece.names(), self._names.values())
                 checked = True
             rows = Rows(piece)

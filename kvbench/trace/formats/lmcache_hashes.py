@@ -5,8 +5,9 @@ Hashes are hexadecimal, of 64 bits or whole digests, or numbers; see :func:`kvbe
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvbench.trace.formats import ReadLog, TraceFormat
 from kvbench.trace.formats.derived import fill_blocks
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 HASHES = IdLists()
 CHUNK_TOKENS = 256
 """LMCache's default; the log of chunk hashes does not say."""
+DTYPE_BYTES = {
+    **dict.fromkeys(("uint8", "int8", "float8_e4m3fn", "float8_e5m2", "fp8", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("bfloat16", "float16", "half"), 2),
+    **dict.fromkeys(("float32", "float"), 4),
+}
+MAX_DIMENSIONS = 8
 
 
 def _keys(head: bytes) -> set[str]:
@@ -52,8 +59,12 @@ class LookupFormat(TraceFormat):
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         log.wall_clock = True
-        used = {"timestamp", "seq_len", "chunk_hashes", "chunk_size", "request_id", "model_name"}
+        used = {"timestamp", "seq_len", "chunk_hashes", "chunk_size", "request_id", "model_name", "shapes", "dtypes"}
+        first = True
         for piece in JsonTable(lines).pieces():
+            if first and piece.rows:
+                self._note_bytes(lines.name, piece.rows[0], log)
+                first = False
             rows = Rows(piece)
             rows.read("arrival_ns", "timestamp", Seconds(9), required=True)
             rows.read("input_tokens", "seq_len", TOKENS, required=True)
@@ -63,6 +74,12 @@ class LookupFormat(TraceFormat):
             self._one_chunk_size(rows)
             piece.count(log.ignored_fields, used)
             yield rows.batch(lines.name, log)
+
+    def _note_bytes(self, where: str, row: dict[str, Any], log: ReadLog) -> None:
+        """Says what a chunk takes, of the first row that has shapes and types."""
+        size = _chunk_bytes(row.get("shapes"), row.get("dtypes"))
+        if size:
+            log.notes.append(f"{where}: a chunk takes {size:,} bytes; replay it with --block-bytes {size}")
 
     def _one_chunk_size(self, rows: Rows) -> None:
         for row, size in enumerate(rows.values("chunk_size", TOKENS).to_pylist()):
@@ -74,6 +91,20 @@ class LookupFormat(TraceFormat):
             if size != self._chunk_tokens:
                 rule = f"the rows before have {self._chunk_tokens}, and a trace has one; import each size by itself"
                 rows.refuse(row, "chunk_size", size, rule)
+
+
+def _chunk_bytes(shapes: object, dtypes: object) -> int | None:
+    """The bytes of a chunk of tensors with these shapes and types; None where they do not say."""
+    if not isinstance(shapes, list) or not isinstance(dtypes, list) or len(shapes) != len(dtypes):
+        return None
+    total = 0
+    for shape, dtype in zip(shapes, dtypes, strict=True):
+        size = DTYPE_BYTES.get(str(dtype).removeprefix("torch."))
+        good = isinstance(shape, list) and all(isinstance(extent, int) and 0 < extent < 2**32 for extent in shape)
+        if size is None or not good or len(shape) > MAX_DIMENSIONS:
+            return None
+        total += size * math.prod(shape)
+    return total
 
 
 class ChunkHashesFormat(TraceFormat):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from kvbench.errors import TraceError
 from kvbench.plugins import did_you_mean
-from kvbench.trace.formats.tabular import ArrowPiece, Broken, JsonPiece
+from kvbench.trace.formats.tabular import NO_TEXT, ArrowPiece, Broken, JsonPiece
 from kvbench.trace.sources import PARQUET_ROWS, reading
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from kvbench.trace.formats.text import Lines
 
 MAX_HEADER_BYTES = 1 << 16
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+"""What a decoder makes of bytes that are not UTF-8."""
 BLOCK_BYTES = 8 << 20
 """Of a CSV file that are taken apart at once, and so the most that a row may have."""
 JSON_ROWS = 4096
@@ -57,7 +60,7 @@ class CsvTable:
         first, self._lines_before = self._first_line()
         self.names = self._checked(header_of(first, delimiter))
         if not header:
-            self._text = io.BufferedReader(_Rejoined(first, self._text))
+            self._text = io.BufferedReader(_Valid(first, self._text))
             self._lines_before -= 1
             self.names = tuple(str(number) for number in range(1, len(self.names) + 1))
 
@@ -81,7 +84,7 @@ class CsvTable:
         """The rows, blank ones left out."""
         first = self._text.read(1)
         if first:
-            yield from self._rows(io.BufferedReader(_Rejoined(first, self._text), BLOCK_BYTES))
+            yield from self._rows(io.BufferedReader(_Valid(first, self._text), BLOCK_BYTES))
 
     def _rows(self, text: IO[bytes]) -> Iterator[ArrowPiece]:
         broken: list[Any] = []
@@ -165,21 +168,29 @@ class _Numbers:
         return mine
 
 
-class _Rejoined(io.RawIOBase):
-    """A file with its first line put back."""
+class _Valid(io.RawIOBase):
+    """A file with its first bytes put back, and each byte that is not UTF-8 replaced by :data:`NO_TEXT`."""
 
     def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+        self._ready = memoryview(b"")
         self._first = first
         self._rest = rest
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._first[: len(buffer)] or self._rest.read(len(buffer))
-        self._first = self._first[len(data) :]
-        buffer[: len(data)] = data
-        return len(data)
+        while not self._ready:
+            data, self._first = self._first or self._rest.read(len(buffer)), b""
+            text = self._decoder.decode(data, final=not data)
+            self._ready = memoryview((text if text.isascii() else _NOT_UTF8.sub(NO_TEXT, text)).encode())
+            if not data and not self._ready:
+                return 0
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
 
 
 @contextmanager

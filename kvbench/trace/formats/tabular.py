@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvbench.errors import TraceError
 from kvbench.trace.columns import numbers
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from kvbench.trace.formats.ids import IdLists
     from kvbench.trace.formats.values import Reader
 
+NO_TEXT = "\ufdd0"
+"""Stands for bytes that are not UTF-8; a character that Unicode keeps out of text."""
+NOT_UTF8 = "must be UTF-8 text"
 NUMBER_OR_TEXT = "must be a number or a text"
 
 
@@ -79,8 +83,10 @@ class ArrowPiece:
             if pa.types.is_boolean(column.type):
                 raise pa.ArrowInvalid
             if pa.types.is_string(column.type):
-                column = column.cast(pa.binary())
-            return Values(column.cast(pa.string()))
+                column = column.cast(pa.binary())  # the way back finds what is not UTF-8
+            column = column.cast(pa.string())
+            bad = pc.fill_null(pc.match_substring(column, NO_TEXT), False).to_numpy(zero_copy_only=False)
+            return Values(column, {row: (column[row].as_py(), NOT_UTF8) for row in np.flatnonzero(bad).tolist()})
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return texts_of(_plain(column))
 
@@ -170,7 +176,7 @@ def texts_of(values: Sequence[object]) -> Values:
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             text = str(value)
         elif value is not None:
-            rule = "must be UTF-8 text" if isinstance(value, bytes) else NUMBER_OR_TEXT
+            rule = NOT_UTF8 if isinstance(value, bytes) else NUMBER_OR_TEXT
             refused[row] = (value, rule)
         if text is not None and not text.isascii():
             text, rule = _encodable(text)
@@ -184,7 +190,7 @@ def _encodable(text: str) -> tuple[str | None, str]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return None, "must be UTF-8 text"
+        return None, NOT_UTF8
     return text, ""
 
 

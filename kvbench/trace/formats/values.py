@@ -33,6 +33,7 @@ NS_DIGITS = {"s": 9, "ms": 6, "us": 3, "ns": 0}
 EPOCH_DIGITS = ((17, "ns"), (14, "us"), (11, "ms"), (0, "s"))
 """From so many zeros after the first digit on, a time since 1970 is in this unit: each unit's times of 1973 to 5138."""
 
+PLAIN_NUMBER = r"^[+-]?[0-9]{1,19}(\.[0-9]{1,9})?$"
 _EXACT = Context(prec=120, Emax=999_999, Emin=-999_999)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ISO = re.compile(
@@ -165,6 +166,9 @@ class Seconds:
 
 def _scaled(texts: pa.StringArray, digits: int) -> pa.Array:
     """``texts`` · 10 ** digits as int64. Raises ArrowInvalid, OverflowError for what does not go without loss."""
+    # Arrow crashes on exponents far from 0, so it is given none.
+    if pc.all(pc.match_substring_regex(texts, PLAIN_NUMBER)).as_py() is False:
+        raise OverflowError
     decimals = texts.cast(pa.decimal128(38, digits))
     # A decimal128 is a 128-bit number of units of its last digit: just what is wanted.
     words = np.frombuffer(decimals.buffers()[1], np.int64).reshape(-1, 2)

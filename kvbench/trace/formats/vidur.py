@@ -116,7 +116,7 @@ class VidurFormat(TraceFormat):
 
 
 def _length_columns(where: str, names: Sequence[str]) -> tuple[str, str]:
-    pair = NEW if set(NEW) <= set(names) else OLD
+    pair = OLD if set(OLD) & set(names) else NEW
     known = {*NEW, "arrived_at", *DERIVED} if pair is NEW else {*OLD, "Date", "Time"}
     missing = [name for name in pair if name not in names]
     if missing:

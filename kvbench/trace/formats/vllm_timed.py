@@ -53,7 +53,7 @@ class VllmTimedFormat(TraceFormat):
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         labels, checked = self._labels, False
         for piece in JsonTable(lines).pieces():
-            if piece.rows and not checked:
+            if not checked and piece.rows:
                 require_columns(lines.name, piece.names(), labels.values())
                 checked = True
             rows = Rows(piece)
