@@ -83,6 +83,8 @@ class ArrowPiece:
             if pa.types.is_boolean(column.type):
                 raise pa.ArrowInvalid
             if pa.types.is_string(column.type):
+                if pc.all(pc.string_is_ascii(column)).as_py() is not False:
+                    return Values(column)
                 column = column.cast(pa.binary())  # the way back finds what is not UTF-8
             column = column.cast(pa.string())
             bad = pc.fill_null(pc.match_substring(column, NO_TEXT), False).to_numpy(zero_copy_only=False)

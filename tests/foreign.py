@@ -85,8 +85,9 @@ FILES: dict[str, tuple[str, bytes]] = {
     ),
     "lmcache-chunk-hashes": (
         "lmcache-chunk-hashes",
-        jsonl({"timestamp": 1.5, "lookup_id": "l", "chunk_hashes": ["0x7", "ffffffffffffffff"]})
-        .replace(b"ffffffffffffffff", b"0xffffffffffffffff"),
+        jsonl({"timestamp": 1.5, "lookup_id": "l", "chunk_hashes": ["0x7", "ffffffffffffffff"]}).replace(
+            b"ffffffffffffffff", b"0xffffffffffffffff"
+        ),
     ),
     "mooncake": (
         "mooncake",
