@@ -252,5 +252,5 @@ def test_a20_a_bad_value_is_told_with_its_place(tmp_path, data, message):
 
 def test_a_row_of_csv_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(tablefiles, "BLOCK_BYTES", 64)
-    with pytest.raises(TraceError, match="cannot be read as CSV: a row has more than .* is a quote missing"):
+    with pytest.raises(TraceError, match=r"cannot be read as CSV: a row has more than .* is a quote missing"):
         imported(tmp_path, CSV + "9," + "x" * 1000 + "\n" + CSV, **MAP)
