@@ -189,8 +189,8 @@ def test_lengths_are_counted_from_ids_where_no_column_has_them(tmp_path):
 
 
 def test_a_table_without_a_header_has_numbered_columns(tmp_path):
-    rows = imported(tmp_path, "0.5,7\n1,8\n", arrival="1:s", input="2", header=False)
-    assert [(row["arrival_ns"], row["input_tokens"]) for row in rows] == [(S // 2, 7), (S, 8)]
+    rows = imported(tmp_path, "7,7\n8.5,8\n", arrival="1:s", input="2", header=False)
+    assert [(row["arrival_ns"], row["input_tokens"]) for row in rows] == [(7 * S, 7), (17 * S // 2, 8)]
 
 
 def test_columns_that_are_not_mapped_are_counted(tmp_path):

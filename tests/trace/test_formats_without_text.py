@@ -6,6 +6,7 @@ import foreign
 import pyarrow as pa
 import pytest
 
+import kvbench
 from kvbench.errors import ConfigError, TraceError
 from kvbench.trace import import_trace, open_trace
 from kvbench.trace.importer import ImportReport
@@ -237,3 +238,21 @@ def test_rows_keep_their_numbers_around_blank_and_broken_ones(tmp_path):
     assert "row 9, row = 'broken'" in report.skipped_examples[0]
     with pytest.raises(TraceError, match="row 69, Timestamp = 'nan'"):
         imported(tmp_path, "burstgpt", (header + text.replace("broken", "") + "nan,m,1,1,1,x").encode())
+
+
+def test_a20_shards_in_the_wrong_order_are_one_trace_with_one_origin(tmp_path):
+    header = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    for name, seconds in (("part-1.csv", range(5, 10)), ("part-2.csv", range(5))):
+        lines = (f"2024-05-10 00:00:0{second}+00:00,{second + 1},1\n" for second in seconds)
+        (tmp_path / name).write_text(header + "".join(lines))
+    import_trace(tmp_path / "*.csv", tmp_path / "t.arrow", format=foreign.make("azure"))
+    table = pa.Table.from_batches(list(open_trace(tmp_path / "t.arrow").batches()))
+    assert table["arrival_ns"].to_pylist() == [second * S for second in range(10)]
+    assert table["input_tokens"].to_pylist() == list(range(1, 11))
+
+
+def test_a14_without_ids_hits_are_unknown_and_queues_are_not(tmp_path):
+    imported(tmp_path, *of("azure 2023"))
+    result = kvbench.replay(tmp_path / "t.arrow", compute="fixed,prefill_ms_per_token=1,decode_ms=20")
+    assert set(result.summary["rates"].values()) == {None}
+    assert result.summary["timed"]["ttft_ns"]["mean"] > 4 * S

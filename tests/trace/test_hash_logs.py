@@ -77,3 +77,12 @@ def test_a_first_line_longer_than_what_is_looked_at_is_still_known():
     line = json.dumps(LOOKUP | {"chunk_hashes": foreign.HASHES * 1000}).encode()
     assert foreign.make("lmcache-lookup").sniff(line[:65_536], "log")
     assert not foreign.make("lmcache-chunk-hashes").sniff(line[:65_536], "log")
+
+
+def test_rotated_logs_share_their_hashes(tmp_path):
+    for name, time in (("b.jsonl", 5), ("a.jsonl", 9)):
+        (tmp_path / name).write_bytes(foreign.jsonl(LOOKUP | {"timestamp": time, "request_id": name}))
+    report = import_trace(tmp_path / "*.jsonl", tmp_path / "t.arrow", format=foreign.make("lmcache-lookup"))
+    rows = pa.Table.from_batches(list(open_trace(tmp_path / "t.arrow").batches())).to_pylist()
+    assert [(row["arrival_ns"], row["request_id"]) for row in rows] == [(0, "b.jsonl"), (4 * 10**9, "a.jsonl")]
+    assert report.distinct_blocks == 2

@@ -28,6 +28,8 @@ IMAGES = "NumImages"
 class AzureFormat(TraceFormat):
     """See the module."""
 
+    absolute_times = True
+
     def __init__(self) -> None:
         self._times = IsoTimes()
 
@@ -41,7 +43,6 @@ class AzureFormat(TraceFormat):
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         table = CsvTable(lines)
         require_columns(lines.name, table.names, COLUMNS)
-        log.wall_clock = True
         for piece in table.pieces():
             rows = Rows(piece)
             rows.read("arrival_ns", "TIMESTAMP", self._times, required=True)

@@ -65,7 +65,7 @@ class ColumnsFormat(TraceFormat):
     ``rate``, ``interval_s``  as in :class:`Spacing`, for tables without arrivals.
     """
 
-    reads_parquet = True
+    reads_tables = True
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class ColumnsFormat(TraceFormat):
                 self._started = True
                 least = pc.min(rows.columns["arrival_ns"]).as_py() or 0
                 dated = self._dated or least > WALL_CLOCK_NS
-                log.wall_clock = self._origin == "first" or (self._origin == "auto" and dated)
+                log.any_origin |= self._origin == "first" or (self._origin == "auto" and dated)
         if "think" in self._names:
             rows.read("think_time_ns", self._names["think"], self._readers["think"])
 

@@ -48,6 +48,8 @@ def _keys(head: bytes) -> set[str]:
 class LookupFormat(TraceFormat):
     """The log of lookups: ``seq_len`` tokens in chunks of ``chunk_size``, of which only full ones have a hash."""
 
+    absolute_times = True
+
     def __init__(self) -> None:
         self._chunk_tokens: int | None = None
 
@@ -55,10 +57,9 @@ class LookupFormat(TraceFormat):
         return {"timestamp", "seq_len", "chunk_hashes"} <= _keys(head)
 
     def facts(self) -> TraceFacts:
-        return TraceFacts(block_tokens=self._chunk_tokens, tail_rule="floor", source_format="lmcache-lookup")
+        return TraceFacts(self._chunk_tokens, "floor", id_scope="global", source_format="lmcache-lookup")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
-        log.wall_clock = True
         used = {"timestamp", "seq_len", "chunk_hashes", "chunk_size", "request_id", "model_name", "shapes", "dtypes"}
         first = True
         for piece in JsonTable(lines).pieces():
@@ -113,6 +114,8 @@ class ChunkHashesFormat(TraceFormat):
     ``chunk_tokens``  tokens of a chunk; prompts are taken to fill their last one.
     """
 
+    absolute_times = True
+
     def __init__(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
         self._chunk_tokens = chunk_tokens
 
@@ -121,10 +124,9 @@ class ChunkHashesFormat(TraceFormat):
         return {"timestamp", "chunk_hashes"} <= keys and "seq_len" not in keys
 
     def facts(self) -> TraceFacts:
-        return TraceFacts(block_tokens=self._chunk_tokens, source_format="lmcache-chunk-hashes")
+        return TraceFacts(self._chunk_tokens, id_scope="global", source_format="lmcache-chunk-hashes")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
-        log.wall_clock = True
         used = {"timestamp", "chunk_hashes", "lookup_id"}
         for piece in JsonTable(lines).pieces():
             rows = Rows(piece)

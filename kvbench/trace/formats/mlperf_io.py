@@ -41,6 +41,8 @@ class MlperfIoFormat(TraceFormat):
     ``operations``       ``all``, or ``read`` or ``write`` alone.
     """
 
+    absolute_times = True
+
     def __init__(self, bytes_per_token: int = 0, block_tokens: int = 16, operations: str = "all") -> None:
         self._bytes_per_token = bytes_per_token
         self._block_tokens = block_tokens if bytes_per_token else 1
@@ -58,7 +60,6 @@ class MlperfIoFormat(TraceFormat):
         table = CsvTable(lines)
         require_columns(lines.name, table.names, COLUMNS)
         self._evictions = 0
-        log.wall_clock = True
         for piece in table.pieces():
             rows = Rows(piece)
             rows.read("arrival_ns", "Timestamp", Seconds(9), required=True)

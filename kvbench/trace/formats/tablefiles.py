@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from kvbench.errors import TraceError
 from kvbench.plugins import did_you_mean
 from kvbench.trace.formats.tabular import NO_TEXT, ArrowPiece, Broken, JsonPiece
+from kvbench.trace.formats.text import UTF8_MARK
 from kvbench.trace.sources import PARQUET_ROWS, reading
 
 if TYPE_CHECKING:
@@ -50,31 +51,25 @@ def header_of(head: bytes, delimiter: str = ",") -> tuple[str, ...]:
 class CsvTable:
     """A CSV file. ``names`` are its columns, from its first line, or 1, 2, 3, … where it has no ``header``.
 
-    Raises TraceError for a file that has no such line.
+    Raises TraceError for a file whose first line cannot be one of CSV.
     """
 
     def __init__(self, lines: Lines, delimiter: str = ",", header: bool = True) -> None:
         self._name = lines.name
+        self._lines = lines
         self._delimiter = delimiter
-        self._text = lines.open()
-        first, self._lines_before = self._first_line()
-        self.names = self._checked(header_of(first, delimiter))
-        if not header:
-            self._text = io.BufferedReader(_Valid(first, self._text))
-            self._lines_before -= 1
-            self.names = tuple(str(number) for number in range(1, len(self.names) + 1))
-
-    def _first_line(self) -> tuple[bytes, int]:
-        count = 0
-        while line := self._text.readline(MAX_HEADER_BYTES):
-            count += 1
-            if line.strip():
-                return line, count
-        raise TraceError(f"{self._name}: has no rows")
-
-    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        self._header = header
+        head = lines.head(MAX_HEADER_BYTES)
+        if not head.strip():
+            raise TraceError(f"{self._name}: has no rows")
+        if len(head) == MAX_HEADER_BYTES and b"\n" not in head.lstrip():
+            raise TraceError(f"{self._name}: its first line has more than {MAX_HEADER_BYTES:,} bytes")
+        names = header_of(head, delimiter)
         if not names:
             raise TraceError(f"{self._name}: its first line is not a line of CSV")
+        self.names = self._checked(names) if header else tuple(str(number + 1) for number in range(len(names)))
+
+    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if names.count(name) > 1:
                 raise TraceError.at(self._name, None, "column", name, "stands twice in the first line")
@@ -82,11 +77,16 @@ class CsvTable:
 
     def pieces(self) -> Iterator[ArrowPiece]:
         """The rows, blank ones left out."""
-        first = self._text.read(1)
-        if first:
-            yield from self._rows(io.BufferedReader(_Valid(first, self._text), BLOCK_BYTES))
+        with self._lines.open() as text:
+            line, before = text.readline(MAX_HEADER_BYTES).removeprefix(UTF8_MARK), 0
+            while line and not line.strip():
+                line, before = text.readline(MAX_HEADER_BYTES), before + 1
+            if self._header:
+                line, before = text.read(1), before + 1
+            if line:
+                yield from self._rows(io.BufferedReader(_Valid(line, text), BLOCK_BYTES), before)
 
-    def _rows(self, text: IO[bytes]) -> Iterator[ArrowPiece]:
+    def _rows(self, text: IO[bytes], before: int) -> Iterator[ArrowPiece]:
         broken: list[Any] = []
 
         def keep_out(row: Any) -> str:
@@ -109,26 +109,26 @@ class CsvTable:
                     null_values=[""],
                 ),
             )
-        numbers = _Numbers(self._lines_before)
+        numbers = _Numbers(before)
         while True:
             with _parsing(self._name):
                 batch = next(reader, None)
             if batch is None:
                 break
-            mine = numbers.of(batch.num_rows, [self._lines_before + row.number for row in broken])
+            mine = numbers.of(batch.num_rows, [before + row.number for row in broken])
             # Rows are kept out before the batch is complete, and so are some of the batch after it.
             last = int(mine[-1]) if len(mine) else 0
-            told = self._told(row for row in broken if self._lines_before + row.number < last)
-            broken[:] = [row for row in broken if self._lines_before + row.number > last]
+            told = self._told((row for row in broken if before + row.number < last), before)
+            broken[:] = [row for row in broken if before + row.number > last]
             there = _there(batch)
             yield ArrowPiece(mine[there], batch.filter(pa.array(there)), told)
-        yield ArrowPiece(np.zeros(0, np.uint64), _empty(self.names), self._told(broken))
+        yield ArrowPiece(np.zeros(0, np.uint64), _empty(self.names), self._told(broken, before))
 
-    def _told(self, broken: Iterable[Any]) -> list[Broken]:
+    def _told(self, broken: Iterable[Any], before: int) -> list[Broken]:
         columns = len(self.names)
         return [
             Broken(
-                self._lines_before + row.number,
+                before + row.number,
                 "row",
                 row.text,
                 f"has {row.actual_columns:,} values, and the first line has {columns:,}",

@@ -75,7 +75,7 @@ class VidurFormat(TraceFormat):
             if "arrived_at" in table.names:
                 rows.read("arrival_ns", "arrived_at", Seconds(9), required=True)
             elif timed:
-                log.wall_clock = log.wall_clock or "Date" in table.names
+                log.any_origin = log.any_origin or "Date" in table.names
                 rows.take("arrival_ns", "Time", self._times_of_day(rows), required=True)
             else:
                 rows.columns["arrival_ns"] = self._spacing.arrivals(len(rows))
