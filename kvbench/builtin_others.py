@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 SPACING = (
     Param(
-        "rate", float, 1.0, "requests a second, where there are no arrivals", minimum=1e-9, maximum=1e9, optional=True
+        "rate", float, None, "requests a second, where there are no arrivals", minimum=1e-9, maximum=1e9, optional=True
     ),
-    Param("interval_s", float, 1.0, "seconds between requests, instead of rate", minimum=0, maximum=1e9, optional=True),
+    Param(
+        "interval_s", float, None, "seconds between requests, instead of rate", minimum=0, maximum=1e9, optional=True
+    ),
 )
 """Of formats whose files may have no arrivals."""
 
@@ -39,7 +41,7 @@ _PLAIN = (
     ("request", "name of the request"),
 )
 COLUMN_MAP = (
-    *(Param(name, str, "", f"column: {text}", optional=True) for name, text in (*_TIMES, *_PLAIN)),
+    *(Param(name, str, None, f"column: {text}", optional=True) for name, text in (*_TIMES, *_PLAIN)),
     Param("block_tokens", int, 0, "tokens of a block; 0: not known", minimum=0, maximum=2**32 - 1),
     Param("tail_rule", str, "ceil", "ceil: a partial last block has an id", choices=("ceil", "floor")),
     Param("id_kind", str, "prefix", "what an id stands for", choices=("prefix", "content")),
