@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 COLUMNS = ("Timestamp", "Operation", "Object_Size_Bytes", "Tier", "Key", "Phase")
 BYTES = Whole(pa.int64(), 0, 2**62)
-MAX_BLOCKS = 1 << 16
+MAX_BLOCKS = 1 << 15
 """Of one object: a few letters of a file must not fill the memory."""
+ROWS_AT_ONCE = 512
+"""So that these rows with so many blocks each are not too much at once."""
 
 
 class MlperfIoFormat(TraceFormat):
@@ -60,7 +62,7 @@ class MlperfIoFormat(TraceFormat):
         table = CsvTable(lines)
         require_columns(lines.name, table.names, COLUMNS)
         self._evictions = 0
-        for piece in table.pieces():
+        for piece in (part for whole in table.pieces() for part in whole.split(ROWS_AT_ONCE)):
             rows = Rows(piece)
             rows.read("arrival_ns", "Timestamp", Seconds(9), required=True)
             rows.read("type", "Operation", as_text, required=True)

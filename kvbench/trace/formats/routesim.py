@@ -32,6 +32,8 @@ COLUMNS = (
 )
 MAX_BLOCKS = 1 << 16
 """Of one prompt: a few letters of a file must not fill the memory."""
+ROWS_AT_ONCE = 256
+"""So that these rows with so many blocks each are not too much at once."""
 
 
 class RouteSimFormat(TraceFormat):
@@ -49,7 +51,7 @@ class RouteSimFormat(TraceFormat):
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         used = {*REQUIRED, "gen_tokens", "prefix_hash", "prefix_len", *(name for _, name, _ in COLUMNS)}
-        for piece in JsonTable(lines).pieces():
+        for piece in JsonTable(lines, ROWS_AT_ONCE).pieces():
             rows = Rows(piece)
             rows.read("arrival_ns", "ts", Seconds(6), required=True)
             rows.read("input_tokens", "prompt_tokens", TOKENS, required=True)

@@ -206,10 +206,11 @@ def _parsing(name: str) -> Iterator[None]:
 
 
 class JsonTable:
-    """JSON lines, an object a line."""
+    """JSON lines, an object a line; ``rows`` of them make a piece."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: Lines, rows: int = JSON_ROWS) -> None:
         self._lines = lines
+        self._rows = rows
 
     def pieces(self) -> Iterator[JsonPiece]:
         """The rows. Fractions stay as they are written, as text."""
@@ -224,7 +225,7 @@ class JsonTable:
             else:
                 rows.append(row)
                 numbers.append(number)
-            if len(rows) + len(broken) == JSON_ROWS:
+            if len(rows) + len(broken) == self._rows:
                 yield JsonPiece(np.array(numbers, np.uint64), rows, broken)
                 numbers, rows, broken = [], [], []
         if rows or broken:
