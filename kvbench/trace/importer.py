@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvbench.atomic import same_file
 from kvbench.errors import OutputError, TraceError
@@ -122,7 +123,7 @@ def import_trace(
     report.distinct_blocks = numbering.distinct
     report.estimated_arrivals = log.estimated_arrivals
     report.ignored_fields = dict(sorted(log.ignored_fields.items()))
-    report.notes = [*clock.notes(), *_notes(report)]
+    report.notes = [*log.notes.values(), *clock.notes(), *_notes(report)]
     return report
 
 
@@ -155,6 +156,8 @@ def _collect(format: TraceFormat, lines: Lines, log: ReadLog) -> pa.Table:
     if not batches:
         raise _nothing_left(lines, log)
     table = pa.Table.from_batches(batches)
+    if format.wall_clock:
+        table = _from_origin(table)
     if ROW_COLUMN not in table.schema.names:
         table = table.append_column(ROW_COLUMN, pa.array(np.arange(1, table.num_rows + 1, dtype=np.uint64)))
     for column in COLUMNS:
@@ -162,6 +165,13 @@ def _collect(format: TraceFormat, lines: Lines, log: ReadLog) -> pa.Table:
         if not column.required and name in table.schema.names and table[name].null_count == table.num_rows:
             table = table.drop_columns([name])
     return table.combine_chunks()
+
+
+def _from_origin(table: pa.Table) -> pa.Table:
+    """The rows with arrivals that count from the earliest one."""
+    at = table.schema.get_field_index("arrival_ns")
+    arrivals = table["arrival_ns"]
+    return table.set_column(at, table.schema.field(at), pc.subtract(arrivals, pc.min(arrivals)))
 
 
 def _facts(format: TraceFormat, lines: Lines, block_tokens: int | None) -> TraceFacts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from kvbench.trace.rejects import Rejected
 
@@ -35,12 +35,14 @@ class ReadLog:
     ``rejected``            the rows left out.
     ``estimated_arrivals``  rows whose arrival was worked out, not read.
     ``ignored_fields``      fields that were seen and not used, with the number of rows that had them.
+    ``notes``               sentences that a reader of results should know, by subject: a later one replaces an earlier.
     """
 
     skip: bool = False
     rejected: Rejected = field(default_factory=Rejected)
     estimated_arrivals: int = 0
     ignored_fields: Counter[str] = field(default_factory=Counter)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, error: TraceError) -> None:
         """Leave out a row because of ``error``; raises it when rows may not be left out."""
@@ -50,7 +52,12 @@ class ReadLog:
 
 
 class TraceFormat(ABC):
-    """Reads traces of one foreign format."""
+    """Reads traces of one foreign format.
+
+    ``wall_clock``  arrivals count from 1970; the importer moves all of them so that the earliest is 0.
+    """
+
+    wall_clock: ClassVar[bool] = False
 
     @abstractmethod
     def sniff(self, head: bytes, name: str) -> bool:

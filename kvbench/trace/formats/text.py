@@ -67,6 +67,13 @@ class Lines:
             opened.stored.drain()
             self.digest = f"blake3:{opened.stored.hasher.hexdigest()}"
 
+    def open(self) -> IO[bytes]:
+        """The bytes of the file, decompressed, from first to last, a byte order mark included.
+
+        Reading raises TraceError where they cannot be decompressed or read to their end.
+        """
+        return cast("IO[bytes]", io.BufferedReader(_Whole(self), CHUNK_BYTES))
+
     def _chunks(self, opened: _Opened) -> Iterator[bytes]:
         """All text, without a byte order mark."""
         while len(opened.head) < len(UTF8_MARK) and (piece := self._guarded_read(opened.text, CHUNK_BYTES)):
@@ -92,6 +99,29 @@ class Lines:
             return text.read(size)
         except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
             raise TraceError(f"{self.name}: cannot be decompressed or read to its end: {error}") from error
+
+
+class _Whole(io.RawIOBase):
+    """The decompressed bytes of a file; sets the digest of its :class:`Lines` at the end."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._opened = lines._opened()
+        lines._ready = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        opened = self._opened
+        data, opened.head = opened.head[: len(buffer)], opened.head[len(buffer) :]
+        if not data:
+            data = self._lines._guarded_read(opened.text, len(buffer))
+        if not data:
+            opened.stored.drain()
+            self._lines.digest = f"blake3:{opened.stored.hasher.hexdigest()}"
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _Hashed(io.RawIOBase):
