@@ -16,6 +16,7 @@ UNITS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?\s*(Z|UTC|[+-]\d\d:?\d\d)?", re.IGNORECASE)
 _NANO_DIGITS = 9
+_SAY_UNIT = "say which unit it is in (s, ms, us, ns)"
 _LATEST_S = 7_258_118_400
 """The year 2200: a later time is one in a smaller unit."""
 
@@ -28,14 +29,15 @@ def instant_ns(name: str, value: Any, unit: str = "s") -> int:
     """
     if isinstance(value, str):
         return _from_text(name, value)
-    nanoseconds = duration_ns(name, value, unit)
-    if nanoseconds > _LATEST_S * NS_PER_S:
-        raise BadValue(name, value, f"is no time in {unit} since 1970; say which unit it is in (s, ms, us, ns)")
-    return nanoseconds
+    return _counted(name, value, unit, _LATEST_S * NS_PER_S, f"is no time in {unit} since 1970; {_SAY_UNIT}")
 
 
 def duration_ns(name: str, value: Any, unit: str) -> int:
     """A number of ``unit`` as nanoseconds, rounded. Raises BadValue for what is no number from 0 on."""
+    return _counted(name, value, unit, MAX_NS, "is too large; times are counted in 64-bit nanoseconds")
+
+
+def _counted(name: str, value: Any, unit: str, most_ns: int, too_much: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadValue(name, value, "must be a number, or a time like 2026-02-25T10:00:00.5Z")
     if isinstance(value, float) and not math.isfinite(value):
@@ -43,8 +45,8 @@ def duration_ns(name: str, value: Any, unit: str) -> int:
     if value < 0:
         raise BadValue(name, value, "must not be negative")
     nanoseconds = _product(value, UNITS[unit])
-    if nanoseconds > MAX_NS:
-        raise BadValue(name, value, "is too large; times are counted in 64-bit nanoseconds")
+    if nanoseconds > most_ns:
+        raise BadValue(name, value, too_much)
     return nanoseconds
 
 
