@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import codecs
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -24,6 +25,8 @@ MAX_DOCUMENT_CHARACTERS = 1 << 28
 
 _CHUNK_BYTES = 1 << 20
 _SPACE = " \t\r\n"
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_NAMED = re.compile(r"\s*:\s*(\S)")
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -75,14 +78,35 @@ def is_by_line(head: bytes) -> bool:
     return True
 
 
-def first_documents(head: bytes) -> list[dict[str, Any]]:
-    """The first object that is whole in the first bytes of a text, if there is one; for sniffing."""
+class Outline(NamedTuple):
+    """What the first bytes of a text show of its first object, for sniffing.
+
+    ``starts``  for each name at its top the first character of the value (``"``, ``[``, ``{`` or another).
+    ``whole``   the object ends within these bytes.
+    """
+
+    starts: dict[str, str]
+    whole: bool
+
+
+def outline(head: bytes) -> Outline:
+    """The first object in ``head``, which may be one of a list and may be cut off anywhere."""
     text = head.decode("utf-8", "ignore").lstrip(_SPACE + "[")
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return []
-    return [value] if isinstance(value, dict) else []
+    starts: dict[str, str] = {}
+    if not text.startswith("{"):
+        return Outline(starts, False)
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
+        if mark in "[{":
+            depth += 1
+        elif mark in "]}":
+            depth -= 1
+            if depth == 0:
+                return Outline(starts, True)
+        elif depth == 1 and (value := _NAMED.match(text, token.end())):
+            starts[mark[1:-1]] = value[1]
+    return Outline(starts, False)
 
 
 def _by_line(lines: Lines, log: ReadLog) -> Iterator[tuple[int, Any]]:

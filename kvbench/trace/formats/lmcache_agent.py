@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
-from kvbench.trace.formats.documents import BadValue, documents, first_documents
+from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import MAX_NS, duration_ns, instant_ns
 from kvbench.trace.formats.textrows import TextFormat, TextRow, optional_count, optional_text, required_text
 from kvbench.units import MAX_TOKENS
@@ -34,14 +34,10 @@ class LMCacheAgentFormat(TextFormat):
     wall_clock = True
 
     def sniff(self, head: bytes, name: str) -> bool:
-        found = first_documents(head)
-        if not found:
-            # A first prompt may be longer than the head.
-            start = head.lstrip()[:400]
-            return start.startswith(b'{"timestamp"') and b'"input": "' in start
-        row = found[0]
-        agentic = isinstance(row.get("input"), list) and "pre_gap" in row
-        return "session_id" in row and (agentic or (isinstance(row.get("input"), str) and "timestamp" in row))
+        starts, whole = outline(head)
+        if starts.get("input") == "[":
+            return "session_id" in starts and ("pre_gap" in starts if whole else "response" not in starts)
+        return starts.get("input") == '"' and "timestamp" in starts and ("session_id" in starts or not whole)
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         log.notes["think time"] = (

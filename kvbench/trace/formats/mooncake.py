@@ -116,7 +116,9 @@ class MooncakeFormat(TraceFormat):
         except msgspec.DecodeError:
             # The first line may be longer than the head.
             known = re.match(rb'\s*\{.*"(timestamp|hash_ids|input_length)"\s*:', head)
-            return known is not None and not re.search(rb'"(chat_id|input|response|spans?|messages)"\s*:', head)
+            return known is not None and not re.search(
+                rb'"(chat_id|input|response|spans|messages|conversation)"\s*:', head
+            )
         # Of a field that nobody knows, reading says more than guessing can; these are other formats'.
         if not isinstance(row, dict) or {"chat_id", "request", "response", "choices"} & set(row):
             return False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
-from kvbench.trace.formats.documents import BadValue, documents, first_documents
+from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import duration_ns, instant_ns
 from kvbench.trace.formats.textrows import TextFormat, TextRow, Usage, optional_count, optional_text
 from kvbench.units import MAX_TOKENS
@@ -49,6 +49,9 @@ SESSION_FIELDS = ("session_id", "conversation_id", "chat_id", "thread_id")
 ID_FIELDS = ("request_id", "custom_id", "id")
 IGNORED_FIELDS = ("user", "cost", "metadata", "response_cost")
 MESSAGE_FIELDS = ("messages", "input")
+REQUEST_FIELDS = ("request", "request_body", "body")
+FOREIGN_FIELDS = {"output_length", "pre_gap", "input_length", "hash_ids", "conversation_hash"}
+"""Rows with these are of other formats: Mooncake's with messages, the agentic set of LMCache, WildChat."""
 
 
 class OpenAIChatFormat(TextFormat):
@@ -64,15 +67,14 @@ class OpenAIChatFormat(TextFormat):
         self._sessions: dict[str, tuple[int, int | None]] = {}
 
     def sniff(self, head: bytes, name: str) -> bool:
-        found = first_documents(head)
-        if not found:
-            # A first request may be longer than the head. Rows with a length in tokens are another format's.
-            start = re.search(rb'^\s*\{[^\[\]]{0,2000}"messages"\s*:\s*\[', head)
-            return start is not None and b'"output_length"' not in start[0]
-        row = found[0]
-        request, answer = _request(row), row.get("response", row.get("choices"))
-        messages = request.get("messages", request.get("input"))
-        return isinstance(messages, list) and (isinstance(answer, dict | list) or _timed(row)) and not _foreign(row)
+        starts, whole = outline(head)
+        if FOREIGN_FIELDS & set(starts):
+            return False
+        wrapped = any(starts.get(name) == "{" for name in REQUEST_FIELDS)
+        if wrapped:
+            return re.search(rb'"(messages|input)"\s*:\s*\[', head) is not None
+        answered = bool({"response", "response_body", "choices"} & set(starts)) or not whole
+        return answered and starts.get("messages") == "["
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         yield from self.batches(self._rows(lines, log), log)
@@ -147,7 +149,7 @@ class OpenAIChatFormat(TextFormat):
 
 def _request(document: dict[str, Any]) -> dict[str, Any]:
     """The body of the request: of its own, in a wrapping, or the document itself."""
-    for name in ("request", "request_body", "body"):
+    for name in REQUEST_FIELDS:
         inner = document.get(name)
         if isinstance(inner, dict):
             return inner["body"] if isinstance(inner.get("body"), dict) else inner
@@ -197,12 +199,3 @@ def _first(place: dict[str, Any], names: tuple[str, ...]) -> tuple[str, Any]:
 def _count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
     name, value = _first(usage, names)
     return optional_count(f"usage.{name}", value, MAX_TOKENS)
-
-
-def _timed(row: dict[str, Any]) -> bool:
-    return _first(row, START_FIELDS)[1] is not None
-
-
-def _foreign(row: dict[str, Any]) -> bool:
-    """Whether a row with messages is of another format: Mooncake's, or the agentic set of LMCache."""
-    return bool({"output_length", "pre_gap", "input_length", "hash_ids", "conversation_hash"} & set(row))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
-from kvbench.trace.formats.documents import BadValue, decode_line, documents, first_documents
+from kvbench.trace.formats.documents import BadValue, decode_line, documents, outline
 from kvbench.trace.formats.instants import instant_ns
 from kvbench.trace.formats.textrows import TextFormat, TextRow, Usage, optional_count, optional_text
 from kvbench.units import MAX_TOKENS
@@ -69,13 +69,8 @@ class OtelFormat(TextFormat):
         self._branches = 0
 
     def sniff(self, head: bytes, name: str) -> bool:
-        found = first_documents(head)
-        if found:
-            row = found[0]
-            spans = row.get("spans")
-            return isinstance(spans, list) or ("span_id" in row and isinstance(row.get("attributes"), dict))
-        start = head.lstrip()
-        return start.startswith(b"{") and b'"span_id"' in start and b'"attributes"' in start
+        starts, _ = outline(head)
+        return starts.get("spans") == "[" or ("span_id" in starts and starts.get("attributes") == "{")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         yield from self.batches(self._rows(lines, log), log)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ANSWER_ROLE, ROLES, ChatText, joined
-from kvbench.trace.formats.documents import BadValue, documents, first_documents
+from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import NS_PER_S
 from kvbench.trace.formats.textrows import TextFormat, TextRow, optional_text
 
@@ -37,12 +37,7 @@ class ShareGPTFormat(TextFormat):
         self._conversations = 0
 
     def sniff(self, head: bytes, name: str) -> bool:
-        found = first_documents(head)
-        if not found:
-            start = head.lstrip(b" \t\r\n[{")[:400]
-            return start.startswith((b'"id"', b'"conversations"')) and b'"conversations"' in start
-        turns = found[0].get("conversations")
-        return isinstance(turns, list) and all(isinstance(turn, dict) and "value" in turn for turn in turns)
+        return outline(head).starts.get("conversations") == "[" and b'"value"' in head
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         log.notes["arrivals"] = (

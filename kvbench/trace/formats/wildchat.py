@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
-from kvbench.trace.formats.documents import BadValue, documents, first_documents
+from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import MAX_NS, NS_PER_S, instant_ns
 from kvbench.trace.formats.sharegpt import turns_of
 from kvbench.trace.formats.textrows import TextFormat, TextRow, optional_text
@@ -39,11 +39,8 @@ class WildChatFormat(TextFormat):
         self._turn_ns = round(turn_s * NS_PER_S)
 
     def sniff(self, head: bytes, name: str) -> bool:
-        found = first_documents(head)
-        if not found:
-            start = head.lstrip(b" \t\r\n[{")[:400]
-            return start.startswith(b'"conversation_hash"') and b'"conversation"' in start
-        return "conversation_hash" in found[0] and isinstance(found[0].get("conversation"), list)
+        starts, _ = outline(head)
+        return "conversation_hash" in starts and starts.get("conversation") == "["
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         log.notes["arrivals"] = (
