@@ -15,7 +15,7 @@ from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
 from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import MAX_NS, duration_ns, instant_ns
-from kvbench.trace.formats.textrows import TextFormat, TextRow, optional_count, optional_text, required_text
+from kvbench.trace.formats.textrows import TextFormat, TextRow, note, optional_count, optional_text, required_text
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from kvbench.trace.formats import ReadLog
     from kvbench.trace.formats.text import Lines
 
+NO_ENDS = "the log does not say when an answer ended, so the pauses between the requests of a session are unknown"
+
 
 class LMCacheAgentFormat(TextFormat):
     """See the module."""
 
     name = "lmcache-agent"
-    wall_clock = True
+    absolute_times = True
 
     def sniff(self, head: bytes, name: str) -> bool:
         starts, whole = outline(head)
@@ -40,9 +42,6 @@ class LMCacheAgentFormat(TextFormat):
         return starts.get("input") == '"' and "timestamp" in starts and ("session_id" in starts or not whole)
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
-        log.notes["think time"] = (
-            "the log does not say when an answer ended, so the pauses between the requests of a session are unknown"
-        )
         rows = list(self._rows(lines, log))
         _number_turns(rows)
         yield from self.batches(rows, log)
@@ -56,6 +55,7 @@ class LMCacheAgentFormat(TextFormat):
                     yield self._agentic(document, number, chat, ends, log)
                 else:
                     yield self._plain(document, number)
+                    note(log, "think time", NO_ENDS)
             except BadValue as bad:
                 log.refuse(TraceError.at(lines.name, number, *bad.args))
 
@@ -71,7 +71,6 @@ class LMCacheAgentFormat(TextFormat):
     def _agentic(
         self, document: dict[str, Any], number: int, chat: ChatText, ends: dict[str | None, int], log: ReadLog
     ) -> TextRow:
-        log.notes.pop("think time", None)
         log.estimated_arrivals += 1
         session = optional_text("session_id", document.get("session_id"))
         gap_ns = duration_ns("pre_gap", document.get("pre_gap"), "s")

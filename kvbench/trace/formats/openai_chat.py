@@ -58,7 +58,7 @@ class OpenAIChatFormat(TextFormat):
     """See the module. ``time_unit``: of times that are numbers."""
 
     name = "openai-chat"
-    wall_clock = True
+    absolute_times = True
 
     def __init__(self, *, time_unit: str = "s", **rule: Any) -> None:
         super().__init__(**rule)

@@ -20,7 +20,7 @@ from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
 from kvbench.trace.formats.documents import BadValue, decode_line, documents, outline
 from kvbench.trace.formats.instants import instant_ns
-from kvbench.trace.formats.textrows import TextFormat, TextRow, Usage, optional_count, optional_text
+from kvbench.trace.formats.textrows import TextFormat, TextRow, Usage, note, optional_count, optional_text
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class OtelFormat(TextFormat):
     """See the module. ``max_gap_ms``: the longest pause."""
 
     name = "otel"
-    wall_clock = True
+    absolute_times = True
 
     def __init__(self, *, max_gap_ms: float = 15_000.0, **rule: Any) -> None:
         super().__init__(**rule)
@@ -152,12 +152,14 @@ class OtelFormat(TextFormat):
 
     def _tell(self, log: ReadLog) -> None:
         if self._branches:
-            log.notes["branches"] = (
+            note(
+                log,
+                "branches",
                 f"{self._branches:,} calls wait for a call that another one goes on with already; a session is a "
-                "chain, so they begin sessions of their own, at their recorded times"
+                "chain, so they begin sessions of their own, at their recorded times",
             )
         if self._cut:
-            log.notes["gaps"] = f"{self._cut:,} think times were cut to {self._max_gap_ns / NS_PER_MS:,g} ms"
+            note(log, "gaps", f"{self._cut:,} think times were cut to {self._max_gap_ns / NS_PER_MS:,g} ms")
 
 
 def _spans(lines: Lines, log: ReadLog) -> Iterator[tuple[int, dict[str, Any]]]:

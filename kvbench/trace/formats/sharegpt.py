@@ -13,7 +13,7 @@ from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ANSWER_ROLE, ROLES, ChatText, joined
 from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import NS_PER_S
-from kvbench.trace.formats.textrows import TextFormat, TextRow, optional_text
+from kvbench.trace.formats.textrows import TextFormat, TextRow, note, optional_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,11 @@ class ShareGPTFormat(TextFormat):
         return outline(head).starts.get("conversations") == "[" and b'"value"' in head
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
-        log.notes["arrivals"] = (
+        note(
+            log,
+            "arrivals",
             f"the files have no times: conversations start every {self._conversation_s:g} s and their turns follow "
-            f"every {self._turn_s:g} s, so rates and reuse over time are not those of a service"
+            f"every {self._turn_s:g} s, so rates and reuse over time are not those of a service",
         )
         yield from self.batches(self._rows(lines, log), log)
 

@@ -84,7 +84,7 @@ class TextFormat(TraceFormat):
 
     def batches(self, rows: Iterable[TextRow], log: ReadLog) -> Iterator[pa.RecordBatch]:
         """``rows`` as batches; notes the rule."""
-        log.notes["tokens"] = self.rule.sentence
+        note(log, "tokens", self.rule.sentence)
         waiting: list[TextRow] = []
         tokens = 0
         for row in rows:
@@ -112,10 +112,22 @@ class Usage:
         self._rows += 1
         self._stated += stated
         self._counted += counted
-        log.notes["usage"] = (
+        note(
+            log,
+            "usage",
             f"in {self._rows:,} rows the log states the length of the prompt: {self._stated:,} tokens in all, where "
-            f"the rule counts {self._counted:,} ({self._counted / self._stated:.0%})"
+            f"the rule counts {self._counted:,} ({self._counted / self._stated:.0%})",
         )
+
+
+def note(log: ReadLog, subject: str, sentence: str) -> None:
+    """Add a sentence to what a reader of results should know, in place of an earlier one on the subject."""
+    before = log.carried.get(f"note on {subject}")
+    if before is None:
+        log.notes.append(sentence)
+    elif before != sentence:
+        log.notes[log.notes.index(before)] = sentence
+    log.carried[f"note on {subject}"] = sentence
 
 
 def optional_text(name: str, value: Any) -> str | None:

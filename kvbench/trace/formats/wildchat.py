@@ -15,7 +15,7 @@ from kvbench.trace.formats.chattext import ChatText
 from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import MAX_NS, NS_PER_S, instant_ns
 from kvbench.trace.formats.sharegpt import turns_of
-from kvbench.trace.formats.textrows import TextFormat, TextRow, optional_text
+from kvbench.trace.formats.textrows import TextFormat, TextRow, note, optional_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class WildChatFormat(TextFormat):
     """See the module. ``turn_s``: the pace, in seconds."""
 
     name = "wildchat"
-    wall_clock = True
+    absolute_times = True
 
     def __init__(self, *, turn_s: float = 30.0, **rule: Any) -> None:
         super().__init__(**rule)
@@ -43,9 +43,11 @@ class WildChatFormat(TextFormat):
         return "conversation_hash" in starts and starts.get("conversation") == "["
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
-        log.notes["arrivals"] = (
+        note(
+            log,
+            "arrivals",
             "the time that a message has is when it was received, an answer's when it was complete; "
-            f"turns without one follow {self._turn_ns / NS_PER_S:g} s after the turn before"
+            f"turns without one follow {self._turn_ns / NS_PER_S:g} s after the turn before",
         )
         yield from self.batches(self._rows(lines, log), log)
 

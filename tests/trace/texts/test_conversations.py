@@ -51,7 +51,7 @@ def test_each_answer_of_sharegpt_is_a_request_at_a_made_up_pace(read, layout):
     assert [row["arrival_ns"] / 1e9 for row in rows] == [0, 0.5, 2, 2.5]
     first = rows[0]["token_ids"] + rows[0]["output_token_ids"]
     assert rows[1]["token_ids"][: len(first)] == first
-    assert "the files have no times" in log.notes["arrivals"]
+    assert "the files have no times" in log.carried["note on arrivals"]
 
 
 def test_wildchat_takes_the_times_there_are_and_no_tenant(read):

@@ -49,7 +49,7 @@ def test_a_turn_and_its_answer_are_the_beginning_of_the_next_turn(read):
 def test_what_the_log_says_of_lengths_is_compared_with_the_rule(read):
     log = ReadLog()
     read(OpenAIChatFormat(), WRAPPINGS["flat"], WRAPPINGS["flat"], log=log)
-    assert log.notes["usage"].endswith("28 tokens in all, where the rule counts 30 (107%)")
+    assert log.carried["note on usage"].endswith("28 tokens in all, where the rule counts 30 (107%)")
 
 
 def test_pictures_tools_and_calls_tell_prompts_apart(read):

@@ -60,7 +60,7 @@ def test_the_real_files_have_the_measured_numbers_of_spans(spans):
         ("session_003/span_003", 0),
         ("session_003/span_003", 1),
     ]
-    assert log.notes["usage"].startswith("in 7 rows the log states the length of the prompt")
+    assert log.carried["note on usage"].startswith("in 7 rows the log states the length of the prompt")
 
 
 def test_a_call_waits_for_the_one_whose_output_it_holds_and_a_second_one_begins_a_session(read):
@@ -85,7 +85,7 @@ def test_a_call_waits_for_the_one_whose_output_it_holds_and_a_second_one_begins_
         "early": ("s/early", 0, None),
         "stranger": ("other", 0, None),
     }
-    assert log.notes["branches"].startswith("1 calls wait for a call that another one goes on with already")
+    assert log.carried["note on branches"].startswith("1 calls wait for a call that another one goes on with already")
 
 
 def test_a_long_pause_is_cut(read):
@@ -93,7 +93,7 @@ def test_a_long_pause_is_cut(read):
     assert read(OtelFormat(), *calls)[1]["think_time_ns"] == 15_000_000_000
     log = ReadLog()
     assert read(OtelFormat(max_gap_ms=100), *calls, log=log)[1]["think_time_ns"] == 100_000_000
-    assert log.notes["gaps"] == "1 think times were cut to 100 ms"
+    assert log.carried["note on gaps"] == "1 think times were cut to 100 ms"
 
 
 def test_a_document_and_lines_of_spans_are_the_same(read):
