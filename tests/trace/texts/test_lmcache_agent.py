@@ -47,6 +47,16 @@ def test_a_real_set_has_the_measured_rows_and_reuse(
     assert ratios.mean() == pytest.approx(mean, abs=5e-5)
 
 
+def test_A22_the_archive_is_imported_whole_but_for_the_rows_without_a_prompt(shared, tmp_path):
+    """1,619 rows of 70 sessions, one of them empty; 53 of magagent have no input."""
+    source = shared / "traces/lmcache-agent/lmcache_agent_traces.tar.gz"
+    with pytest.raises(TraceError, match=r"row 4, input_tokens = 0: a request must have at least one input token"):
+        import_trace(source, tmp_path / "l.arrow", format=LMCacheAgentFormat())
+    report = import_trace(source, tmp_path / "l.arrow", format=LMCacheAgentFormat(), on_error="skip")
+    assert (report.rows, report.skipped) == (402 + 746 + 471 - 53, 53)
+    assert report.notes[1].startswith("no tokenizer was used: a token is 4 bytes of text")
+
+
 def test_an_import_counts_times_from_the_first_row_and_says_which_rule_made_the_tokens(tmp_path):
     second = ROW | {"timestamp": ROW["timestamp"] - 1500, "output": ""}
     path = tmp_path / "s.jsonl"
