@@ -45,9 +45,9 @@ def anonymize(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Replace tokens, block ids and names in TRACE by ids that only the holder of a key can tie to content.
+    """Replace tokens, block ids and names in TRACE by keyed ids that say nothing.
 
-    Rows share an id exactly where they shared the prompt up to there, partial last blocks included, so
+    Only the holder of the key can tie them to content. Rows share an id exactly where they shared the prompt up to there, partial last blocks included, so
     every hit stays as it was. Times, lengths, models and categories are kept unless told otherwise.
     """
     from dataclasses import asdict
