@@ -50,6 +50,8 @@ _TURN_PARAMS = (
     Param("turn_s", float, 30.0, "seconds between two turns of a conversation", minimum=0, maximum=1e7),
 )
 
+_TIME_UNIT = Param("time_unit", str, "s", "of times that are numbers", choices=("s", "ms", "us", "ns"))
+
 
 def text_formats() -> Iterator[TraceFormatSpec]:
     """Formats whose rows hold text, which becomes token ids."""
@@ -66,7 +68,7 @@ def text_formats() -> Iterator[TraceFormatSpec]:
         "JSON lines of chat requests with messages and their responses, as gateways log them",
         params=(
             *TOKEN_PARAMS,
-            Param("time_unit", str, "s", "of times that are numbers", choices=("s", "ms", "us", "ns")),
+            _TIME_UNIT,
         ),
         source="OpenAI chat completions API; batch files and logs of gateways that speak it",
     )
@@ -81,7 +83,7 @@ def text_formats() -> Iterator[TraceFormatSpec]:
         "wildchat",
         "kvbench.trace.formats.wildchat:WildChatFormat",
         "conversations with conversation_hash, timestamp and messages, as a JSON list or lines",
-        params=(*TOKEN_PARAMS, _TURN_PARAMS[1]),
+        params=(*TOKEN_PARAMS, _TURN_PARAMS[1], _TIME_UNIT),
         source="WildChat-1M, allenai",
     )
     yield TraceFormatSpec(

@@ -47,8 +47,9 @@ def anonymize(
 ) -> None:
     """Replace tokens, block ids and names in TRACE by keyed ids that say nothing.
 
-    Only the holder of the key can tie them to content. Rows share an id exactly where they shared the prompt up to there, partial last blocks included, so
-    every hit stays as it was. Times, lengths, models and categories are kept unless told otherwise.
+    Only the holder of the key can tie them to content. Rows share an id exactly where they shared the
+    prompt up to there, partial last blocks included, so every hit stays as it was. Times, lengths, models
+    and categories are kept unless told otherwise.
     """
     from dataclasses import asdict
 

@@ -1,6 +1,6 @@
 """OpenTelemetry spans of GenAI calls, with the text of their messages.
 
-A member is a document with ``spans`` (as inference-perf has them), or has a span a line. Of spans
+A member is a document with ``spans`` (as inference-perf has them), or OTLP JSON, or has a span a line. Of spans
 that are no calls of a model (no input messages) nothing is read. A call waits for another if it
 starts when that has ended and one of its messages contains that one's output; of several, for the
 one that ended last. The pause between them, cut to ``max_gap_ms``, is the think time.
@@ -20,6 +20,7 @@ from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
 from kvbench.trace.formats.documents import BadValue, decode_line, documents, outline
 from kvbench.trace.formats.instants import instant_ns
+from kvbench.trace.formats.otlp import TOP, flat_spans
 from kvbench.trace.formats.textrows import TextFormat, TextRow, Usage, note, optional_count, optional_text
 from kvbench.units import MAX_TOKENS
 
@@ -70,7 +71,9 @@ class OtelFormat(TextFormat):
 
     def sniff(self, head: bytes, name: str) -> bool:
         starts, _ = outline(head)
-        return starts.get("spans") == "[" or ("span_id" in starts and starts.get("attributes") == "{")
+        return "[" in (starts.get("spans"), starts.get(TOP)) or (
+            "span_id" in starts and starts.get("attributes") == "{"
+        )
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         yield from self.batches(self._rows(lines, log), log)
@@ -165,7 +168,11 @@ class OtelFormat(TextFormat):
 def _spans(lines: Lines, log: ReadLog) -> Iterator[tuple[int, dict[str, Any]]]:
     """The spans of a member with their number from 1: in their document, or of their line."""
     for number, document in documents(lines, log):
-        spans = document.get("spans")
+        try:
+            spans = [*flat_spans(document)] if TOP in document else document.get("spans")
+        except BadValue as bad:
+            log.refuse(TraceError.at(lines.name, number, *bad.args))
+            continue
         if spans is None:
             yield number, document
             continue

@@ -29,13 +29,14 @@ IGNORED_FIELDS = ("hashed_ip", "header", "country", "state", "openai_moderation"
 
 
 class WildChatFormat(TextFormat):
-    """See the module. ``turn_s``: the pace, in seconds."""
+    """See the module. ``turn_s``: the pace, in seconds. ``time_unit``: of times that are numbers."""
 
     name = "wildchat"
     absolute_times = True
 
-    def __init__(self, *, turn_s: float = 30.0, **rule: Any) -> None:
+    def __init__(self, *, turn_s: float = 30.0, time_unit: str = "s", **rule: Any) -> None:
         super().__init__(**rule)
+        self._unit = time_unit
         self._turn_ns = round(turn_s * NS_PER_S)
 
     def sniff(self, head: bytes, name: str) -> bool:
@@ -75,7 +76,7 @@ class WildChatFormat(TextFormat):
                 estimated += 1
                 arrival_ns = min(rows[-1].arrival_ns + self._turn_ns, MAX_NS)
             else:
-                arrival_ns = instant_ns("timestamp", document.get("timestamp") if said is None else said)
+                arrival_ns = instant_ns("timestamp", document.get("timestamp") if said is None else said, self._unit)
             turn = len(rows)
             rows.append(TextRow(arrival_ns, prompt, number, output=answer, session_id=session, turn=turn, model=model))
         log.estimated_arrivals += estimated

@@ -111,6 +111,44 @@ def test_spans_that_are_no_calls_are_counted_and_messages_of_newer_conventions_a
     assert log.ignored_fields == {"spans without input messages": 1}
 
 
+def otlp(*calls):
+    """The calls as a collector writes them."""
+    return {
+        "resourceSpans": [
+            {
+                "scopeSpans": [
+                    {
+                        "spans": [
+                            {
+                                "traceId": call["trace_id"],
+                                "spanId": call["span_id"],
+                                "startTimeUnixNano": "1772013600000000000",
+                                "endTimeUnixNano": "1772013601000000000",
+                                "attributes": [
+                                    {"key": key, "value": {"stringValue": value}}
+                                    for key, value in call["attributes"].items()
+                                ]
+                                + [{"key": "gen_ai.usage.input_tokens", "value": {"intValue": "7"}}],
+                            }
+                            for call in calls
+                        ]
+                    }
+                ]
+            }
+        ]
+    }
+
+
+def test_what_a_collector_writes_is_the_same(read):
+    log = ReadLog()
+    assert read(OtelFormat(), otlp(span("a", 0, 1, "go")), log=log) == read(OtelFormat(), span("a", 0, 1, "go"))
+    assert "7 tokens in all" in log.carried["note on usage"]
+    broken = otlp(span("a", 0, 1, "go"))
+    broken["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["startTimeUnixNano"] = "soon"
+    with pytest.raises(TraceError, match="startTimeUnixNano = 'soon': must be a number of nanoseconds since 1970"):
+        read(OtelFormat(), broken)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

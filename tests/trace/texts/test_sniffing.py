@@ -24,6 +24,13 @@ SPAN = {
     "end_time": "2026-02-25T10:00:01Z",
     "attributes": {"gen_ai.input.messages": json.dumps(MESSAGES), "gen_ai.usage.input_tokens": 5},
 }
+OTLP_SPAN = {
+    "traceId": "t",
+    "spanId": "a",
+    "startTimeUnixNano": "1772013600000000000",
+    "attributes": [{"key": "gen_ai.input.messages", "value": {"stringValue": json.dumps(MESSAGES)}}],
+}
+OTLP = {"resourceSpans": [{"scopeSpans": [{"spans": [OTLP_SPAN]}]}]}
 EXAMPLES = {
     "lmcache-agent": [
         {"timestamp": 1_760_995_991_633_938, "input": "user: hello", "output": "", "session_id": "s"},
@@ -36,7 +43,7 @@ EXAMPLES = {
     ],
     "sharegpt": [{"id": "a", "conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]}],
     "wildchat": [{"conversation_hash": "h", "timestamp": "2023-04-09T00:02:53", "conversation": MESSAGES}],
-    "otel": [{"spans": [SPAN]}, SPAN],
+    "otel": [{"spans": [SPAN]}, SPAN, OTLP],
 }
 CASES = [(name, example) for name, examples in EXAMPLES.items() for example in examples]
 
