@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvbench.builtin_texts import text_formats
 from kvbench.hookspecs import hookimpl
 from kvbench.specs import CommandSpec, Param, TraceFormatSpec, WorkloadSpec
 
@@ -76,6 +77,7 @@ def kvbench_trace_formats() -> Iterator[TraceFormatSpec]:
         "JSON lines with timestamp, input_length, output_length, hash_ids",
         source="kvcache-ai/Mooncake, FAST'25 release; extras of AIPerf and Dynamo",
     )
+    yield from text_formats()
 
     yield TraceFormatSpec(
         "azure",
@@ -238,5 +240,5 @@ def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec("keys", "kvbench.cli.keys:keys", "Compare the keys that two systems give to one prompt.")
     yield CommandSpec("presets", "kvbench.cli.presets:presets", "List named systems whose settings a replay can take.")
     yield CommandSpec("replay", "kvbench.cli.replay:replay", "Replay a trace and say what hit, what missed and why.")
-    yield CommandSpec("trace", "kvbench.cli.trace:trace", "Import, inspect and make traces.")
+    yield CommandSpec("trace", "kvbench.cli.trace:trace", "Import, inspect, make and anonymize traces.")
     yield CommandSpec("plugins", "kvbench.cli.plugins:plugins", "List all parts and where they come from.")

@@ -1,4 +1,4 @@
-"""``kvbench trace``: import, inspect, make."""
+"""``kvbench trace``: import, inspect, make, anonymize."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvbench.cli.anonymize import anonymize
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
@@ -22,7 +23,10 @@ COMPRESSIONS = (".gz", ".zst", ".bz2", ".tgz")
 
 @click.group()
 def trace() -> None:
-    """Import, inspect and make traces."""
+    """Import, inspect, make and anonymize traces."""
+
+
+trace.add_command(anonymize)
 
 
 @trace.command(

@@ -86,14 +86,16 @@ def guess_format(
     """The one of ``formats`` (name, format) that all files of ``source`` look like.
 
     Give the same :class:`Members` to :func:`import_trace` where the source can be read only once.
-    Raises TraceError if a file looks like none or several, or two files look like different ones.
+    A file without content among others has no rows, and says nothing. Raises TraceError if a file looks
+    like none or several, or two files look like different ones, or all are empty.
     """
     members = _members(source)
     first: tuple[str, TraceFormat] | None = None
+    name = ""
     for lines in members:
-        head = lines.head()
+        head, name = lines.head(), lines.name
         if not head.strip():
-            raise TraceError(f"{lines.name}: is empty")
+            continue
         found = [(name, candidate) for name, candidate in formats if candidate.sniff(head, lines.name)]
         if len(found) != 1:
             if not found and is_trace(head):
@@ -107,7 +109,8 @@ def guess_format(
                 "import them one by one, or say with --format what they all are"
             )
         first = found[0]
-    assert first is not None
+    if first is None:
+        raise TraceError(f"{name}: is empty")
     return first
 
 

@@ -116,9 +116,12 @@ class MooncakeFormat(TraceFormat):
             return False
         except msgspec.DecodeError:
             # The first line may be longer than the head.
-            return bool(re.match(rb'\s*\{.*"(timestamp|hash_ids|input_length)"\s*:', head)) and b'"chat_id"' not in head
-        # Of a field that nobody knows, reading says more than guessing can; chat_id is another format's.
-        if not isinstance(row, dict) or "chat_id" in row:
+            known = re.match(rb'\s*\{.*"(timestamp|hash_ids|input_length)"\s*:', head)
+            return known is not None and not re.search(
+                rb'"(chat_id|input|response|spans|messages|conversation)"\s*:', head
+            )
+        # Of a field that nobody knows, reading says more than guessing can; these are other formats'.
+        if not isinstance(row, dict) or {"chat_id", "request", "response", "choices"} & set(row):
             return False
         return bool({"input_length", "input_tokens", *TEXT_FIELDS} & set(row)) and bool(
             {"timestamp", "created_time"} & set(row)
