@@ -1,0 +1,36 @@
+"""Objects of a cache trace as requests of one block each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class Objects:
+    """Sizes of objects as lengths of prompts.
+
+    With ``by_size`` an object has as many tokens as bytes, and a block is as large as the largest
+    object, so that each is one (partial) block: shares of tokens are shares of bytes, while a cache
+    still holds so many objects, whatever their size. Without, each object is a block of one token.
+    """
+
+    def __init__(self, by_size: bool) -> None:
+        self._by_size = by_size
+        self._largest = 1
+
+    @property
+    def block_tokens(self) -> int:
+        """So large that each object seen so far is one block."""
+        return self._largest
+
+    def tokens(self, sizes: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+        """The lengths of prompts for objects of ``sizes`` bytes, from 1 to 2³² - 1 each."""
+        if not self._by_size:
+            return np.ones(len(sizes), np.uint32)
+        if len(sizes):
+            self._largest = max(self._largest, int(sizes.max()))
+        return sizes.astype(np.uint32)
