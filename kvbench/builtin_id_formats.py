@@ -1,4 +1,4 @@
-"""Trace formats whose rows have ids, objects, or counts that ids are made from; part of :mod:`kvbench.builtin_others`."""
+"""Trace formats whose rows have ids, objects, or counts to make ids from; part of :mod:`kvbench.builtin_others`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kvbench.trace.formats import ROW_COLUMN
+from kvbench.trace.formats import ROW_COLUMN, ReadLog
 from kvbench.trace.recut import MAX_IDS
 from kvbench.trace.schema import is_list, make_schema
 from kvbench.units import MAX_TOKENS
@@ -40,8 +40,8 @@ def nanoseconds(name: str, value: float, unit_ns: int) -> int:
         raise BadValue(name, value, "must be a finite number")
     if value < 0:
         raise BadValue(name, value, "must not be negative")
-    result = round(value * unit_ns)
-    if result > MAX_NS:
+    # Compared before they are multiplied, for the product may be no number at all.
+    if value > MAX_NS // unit_ns or (result := round(value * unit_ns)) > MAX_NS:
         raise BadValue(name, value, "is too large; times are counted in 64-bit nanoseconds")
     return result
 
@@ -108,14 +108,12 @@ def _explained(line: bytes, said: str) -> BadValue:
     """What a line of valid JSON has wrong: the place as ``requests[3].in``, the value there, the rule."""
     rule, _, place = said.partition(" - at `$")
     rule = rule[0].lower() + rule[1:]
-    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]", place)
+    steps = re.findall(r"\.([^.\[\]`]+)|\[(\d+)\]", place)
     try:
         value = msgspec.json.decode(line)
-        for name, _ in steps:
-            if not name:
-                break
-            value = value.get(name)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
+        for name, index in steps:
+            value = value[name] if name else value[int(index)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
         value = _text(line)
     return BadValue(place.rstrip("`").removeprefix(".") or "line", value, rule)
 
@@ -143,11 +141,17 @@ def json_keys(head: bytes) -> frozenset[str]:
     return frozenset(keys)
 
 
+def say_once(log: ReadLog, note: str) -> None:
+    """Add ``note`` to the notes of the import, if it is not there from another file."""
+    if note not in log.notes:
+        log.notes.append(note)
+
+
 class BatchMaker:
     """Gathers rows into batches of some columns of the schema, and the number of each row in its file.
 
-    List columns take NumPy arrays (or None); a batch is full at so many rows or ids that memory for
-    it stays small.
+    A list column takes NumPy arrays and None, or in all rows an integer, the only entry of its list.
+    A batch is full at so many rows or ids that memory for it stays small.
     """
 
     def __init__(self, *columns: str) -> None:
@@ -182,6 +186,9 @@ class BatchMaker:
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if not is_list(kind):
         return pa.array(values, kind)
+    if isinstance(values[0], int):
+        ones = pa.array(np.arange(len(values) + 1, dtype=np.int32))
+        return pa.ListArray.from_arrays(ones, pa.array(values, kind.value_type), type=kind)
     missing = np.array([value is None for value in values])
     parts: list[npt.NDArray[Any]] = [value for value in values if value is not None]
     joined = np.concatenate(parts) if parts else np.zeros(0, np.uint64)

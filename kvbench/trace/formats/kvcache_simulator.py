@@ -13,7 +13,7 @@ import msgspec
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ReadLog, TraceFormat
-from kvbench.trace.formats.fields import BadValue, BatchMaker, decoded, id_array, json_keys, whole
+from kvbench.trace.formats.fields import BadValue, BatchMaker, decoded, id_array, json_keys, say_once, whole
 from kvbench.trace.schema import TraceFacts
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kvbench.trace.formats.text import Lines
+
+NO_TIMES = "the file has no times: all requests arrive at 0, in the order of the file"
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,6 +48,7 @@ class KvcacheSimulatorFormat(TraceFormat):
         return TraceFacts(block_tokens=self._block_tokens, tail_rule=tail_rule, source_format="kvcache-simulator")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
+        say_once(log, NO_TIMES)
         decoder = msgspec.json.Decoder(_Line)
         batch = BatchMaker("arrival_ns", "input_tokens", "block_ids")
         for number, line in lines:

@@ -50,7 +50,7 @@ class _BinaryFormat(TraceFormat):
 
     def sniff(self, head: bytes, name: str) -> bool:
         count = len(head) // self.record.itemsize
-        if count == 0:
+        if count == 0 or b"\0" not in head:  # text has no zero bytes, and sizes below 16 MiB do
             return False
         records = np.frombuffer(head, self.record, count)
         ordered = bool((records["time"][1:] >= records["time"][:-1]).all())
@@ -64,6 +64,7 @@ class _BinaryFormat(TraceFormat):
         return TraceFacts(block_tokens=self._objects.block_tokens, source_format=self.name)
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
+        self._objects.describe(log)
         row = 1
         with lines.open() as file:
             while data := _read_full(file, RECORDS_PER_BATCH * self.record.itemsize):

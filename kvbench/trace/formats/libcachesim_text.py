@@ -9,11 +9,9 @@ import csv
 import re
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kvbench.errors import ConfigError, TraceError
 from kvbench.trace.formats import ReadLog, TraceFormat
-from kvbench.trace.formats.fields import MAX_ID, BadValue, BatchMaker, nanoseconds
+from kvbench.trace.formats.fields import MAX_ID, BadValue, BatchMaker, nanoseconds, say_once
 from kvbench.trace.formats.objects import Objects
 from kvbench.trace.schema import TraceFacts
 from kvbench.units import DURATION_UNITS, MAX_TOKENS
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 SAMPLE_HEADER = b"version,time,op,size,lbn"
 """Of the sample that libCacheSim ships. Other files are not guessed, for their columns must be said."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "space": " ", "bar": "|"}
+NO_TIMES = "there are no times: all accesses come at 0, in the order of the file"
 WHOLE_NUMBER = re.compile(r"[0-9]{1,20}")
 
 
@@ -48,6 +47,7 @@ class LibCacheSimTextFormat(TraceFormat):
         return TraceFacts(block_tokens=1, source_format="libcachesim-txt")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
+        say_once(log, NO_TIMES)
         batch = BatchMaker("arrival_ns", "input_tokens", "block_ids")
         for number, line in lines:
             try:
@@ -97,6 +97,10 @@ class LibCacheSimCsvFormat(TraceFormat):
         return TraceFacts(block_tokens=self._objects.block_tokens, source_format="libcachesim-csv")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
+        if not self._time_col:
+            say_once(log, NO_TIMES)
+        if self._size_col:
+            self._objects.describe(log)
         batch = BatchMaker("arrival_ns", "input_tokens", "block_ids")
         header = self._header
         for number, line in lines:
@@ -127,7 +131,7 @@ class LibCacheSimCsvFormat(TraceFormat):
             number,
             arrival_ns=nanoseconds("time", _time(time), self._unit_ns),
             block_ids=self._ids.of("id", _cell(cells, self._id_col, "id")),
-            input_tokens=int(self._objects.tokens(np.array([size]))[0]),
+            input_tokens=self._objects.token_count(size),
         )
 
 
@@ -137,13 +141,13 @@ class _ObjectIds:
     def __init__(self, as_text: bool) -> None:
         self._numbers: dict[str, int] | None = {} if as_text else None
 
-    def of(self, name: str, text: str) -> np.ndarray:
-        """The one id that ``text`` stands for."""
+    def of(self, name: str, text: str) -> int:
+        """The id that ``text`` stands for."""
         if self._numbers is not None:
-            return np.array([self._numbers.setdefault(text, len(self._numbers))], np.uint64)
+            return self._numbers.setdefault(text, len(self._numbers))
         if not WHOLE_NUMBER.fullmatch(text):
             raise BadValue(name, text, "is no whole number; ids=text takes ids that are text")
-        return np.array([_number(name, text, MAX_ID)], np.uint64)
+        return _number(name, text, MAX_ID)
 
 
 def _text(line: bytes) -> str:

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kvbench.trace.formats.fields import say_once
+
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from kvbench.trace.formats import ReadLog
 
 
 class Objects:
@@ -22,6 +26,14 @@ class Objects:
         self._by_size = by_size
         self._largest = 1
 
+    def describe(self, log: ReadLog) -> None:
+        """Tell what became of sizes."""
+        if self._by_size:
+            note = "a byte of an object counts as a token, and each object is one block, whatever its size"
+        else:
+            note = "sizes of objects are left out: each is one token"
+        say_once(log, note)
+
     @property
     def block_tokens(self) -> int:
         """So large that each object seen so far is one block."""
@@ -34,3 +46,10 @@ class Objects:
         if len(sizes):
             self._largest = max(self._largest, int(sizes.max()))
         return sizes.astype(np.uint32)
+
+    def token_count(self, size: int) -> int:
+        """As :meth:`tokens`, for one object."""
+        if not self._by_size:
+            return 1
+        self._largest = max(self._largest, size)
+        return size

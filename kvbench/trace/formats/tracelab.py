@@ -20,7 +20,7 @@ import msgspec
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ReadLog, TraceFormat
-from kvbench.trace.formats.fields import MAX_NS, BadValue, BatchMaker, decoded, json_keys, nanoseconds, whole
+from kvbench.trace.formats.fields import MAX_NS, BadValue, BatchMaker, decoded, json_keys, nanoseconds, say_once, whole
 from kvbench.trace.formats.madeblocks import Context, IdSource
 from kvbench.trace.schema import TraceFacts
 
@@ -93,6 +93,9 @@ class TraceLabFormat(TraceFormat):
         return TraceFacts(block_tokens=self._block_tokens, tail_rule="floor", source_format="tracelab")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
+        say_once(
+            log, f"ids of blocks of {self._block_tokens:,} tokens are made from how prompts continue their session"
+        )
         batch = BatchMaker(
             "arrival_ns",
             "input_tokens",

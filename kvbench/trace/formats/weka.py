@@ -18,7 +18,7 @@ import msgspec
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ReadLog, TraceFormat
-from kvbench.trace.formats.fields import MAX_NS, BadValue, BatchMaker, decoded, json_keys, whole
+from kvbench.trace.formats.fields import MAX_NS, BadValue, BatchMaker, decoded, json_keys, say_once, whole
 from kvbench.trace.formats.wekaturns import SUBAGENT, Conversation, Turn, turns_of
 from kvbench.trace.schema import TraceFacts
 
@@ -33,6 +33,10 @@ BLOCK_TOKENS = 64
 """Where no conversation was read."""
 MAX_DOCUMENT_BYTES = 1 << 30
 SCOPES = {"local": "session", "global": "file", None: "file"}
+NO_START = (
+    "the files do not say when a conversation began: all start at 0 (starts=in-turn: one after another), "
+    "so how conversations compete for the cache is not recorded"
+)
 UNUSED_FIELDS = ("ttft", "input_types", "output_types", "stop")
 
 
@@ -79,6 +83,8 @@ class WekaFormat(TraceFormat):
             "model",
             "type",
         )
+        if not self._in_turn:
+            say_once(log, NO_START)
         rows = 0
         for number, document in _documents(lines):
             try:
