@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvbench.atomic import same_file
 from kvbench.errors import OutputError, TraceError
@@ -102,12 +101,9 @@ def import_trace(
     lines = _lines(source)
     if same_file(lines.path, output):
         raise OutputError(f"{output} is the file that is imported; give another name")
-    if not format.reads_parquet:
-        _foreign_head(lines)
+    _foreign_head(lines)
     log = ReadLog(skip=on_error == "skip")
     table = _collect(format, lines, log)
-    if log.wall_clock:
-        table = _from_earliest(table)
     steps = _count_steps_back(table, lines.name, strict_order)
     facts = _facts(format, lines, block_tokens)
     validator = BatchValidator(facts, lines.name, on_error, ordered=False, rejected=log.rejected)
@@ -126,7 +122,7 @@ def import_trace(
     report.distinct_blocks = numbering.distinct
     report.estimated_arrivals = log.estimated_arrivals
     report.ignored_fields = dict(sorted(log.ignored_fields.items()))
-    report.notes = [*log.notes, *clock.notes(), *_notes(report)]
+    report.notes = [*clock.notes(), *_notes(report)]
     return report
 
 
@@ -166,13 +162,6 @@ def _collect(format: TraceFormat, lines: Lines, log: ReadLog) -> pa.Table:
         if not column.required and name in table.schema.names and table[name].null_count == table.num_rows:
             table = table.drop_columns([name])
     return table.combine_chunks()
-
-
-def _from_earliest(table: pa.Table) -> pa.Table:
-    """``table`` with arrivals that count from the earliest one."""
-    arrivals = table["arrival_ns"]
-    at = table.schema.get_field_index("arrival_ns")
-    return table.set_column(at, table.schema.field(at), pc.subtract(arrivals, pc.min(arrivals)))
 
 
 def _facts(format: TraceFormat, lines: Lines, block_tokens: int | None) -> TraceFacts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from kvbench.trace.rejects import Rejected
 
@@ -35,17 +35,12 @@ class ReadLog:
     ``rejected``            the rows left out.
     ``estimated_arrivals``  rows whose arrival was worked out, not read.
     ``ignored_fields``      fields that were seen and not used, with the number of rows that had them.
-    ``wall_clock``          the arrivals are times of day, in nanoseconds since 1970: the importer counts them
-                            from the earliest one.
-    ``notes``               sentences about the file that a reader of results should know.
     """
 
     skip: bool = False
     rejected: Rejected = field(default_factory=Rejected)
     estimated_arrivals: int = 0
     ignored_fields: Counter[str] = field(default_factory=Counter)
-    wall_clock: bool = False
-    notes: list[str] = field(default_factory=list)
 
     def refuse(self, error: TraceError) -> None:
         """Leave out a row because of ``error``; raises it when rows may not be left out."""
@@ -55,12 +50,7 @@ class ReadLog:
 
 
 class TraceFormat(ABC):
-    """Reads traces of one foreign format.
-
-    ``reads_parquet``  its files may be Parquet, which is otherwise taken for a trace that needs no import.
-    """
-
-    reads_parquet: ClassVar[bool] = False
+    """Reads traces of one foreign format."""
 
     @abstractmethod
     def sniff(self, head: bytes, name: str) -> bool:
@@ -68,7 +58,7 @@ class TraceFormat(ABC):
 
     @abstractmethod
     def facts(self) -> TraceFacts:
-        """What holds for traces of this format, known once rows were read; the importer fills in the source."""
+        """What holds for traces of this format; the source fields are filled in by the importer."""
 
     @abstractmethod
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:

@@ -53,24 +53,17 @@ class Lines:
         return opened.head.removeprefix(UTF8_MARK)[:size]
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        number, rest = 0, b""
-        for chunk in self._pieces():
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                number += 1
-                if line := line.strip():
-                    yield number, line
-        if rest := rest.strip():
-            yield number + 1, rest
-
-    def open(self) -> IO[bytes]:
-        """The text as a file: decompressed, without a byte order mark. Reading it raises TraceError."""
-        return io.BufferedReader(_Text(self._pieces()), CHUNK_BYTES)
-
-    def _pieces(self) -> Iterator[bytes]:
         with self._opened() as opened:
             self._ready = None
-            yield from self._chunks(opened)
+            number, rest = 0, b""
+            for chunk in self._chunks(opened):
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    number += 1
+                    if line := line.strip():
+                        yield number, line
+            if rest := rest.strip():
+                yield number + 1, rest
             opened.stored.drain()
             self.digest = f"blake3:{opened.stored.hasher.hexdigest()}"
 
@@ -121,28 +114,6 @@ class _Hashed(io.RawIOBase):
         """Hash what a decompressor left unread."""
         while data := self._file.read(CHUNK_BYTES):
             self.hasher.update(data)
-
-
-class _Text(io.RawIOBase):
-    """A binary file of ``pieces``, one after another."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece)
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size
 
 
 class _Opened:
