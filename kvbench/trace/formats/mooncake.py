@@ -131,7 +131,7 @@ class MooncakeFormat(TraceFormat):
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         decoder = msgspec.json.Decoder(_Line)
-        sessions = _Sessions(log)
+        sessions: _Sessions = log.carried.setdefault("sessions", _Sessions(log))
         rows: list[tuple[Any, ...]] = []
         for number, line in lines:
             try:
