@@ -27,11 +27,6 @@ def _requests() -> Iterator[TraceFormatSpec]:
         "bailian",
         "kvbench.trace.formats.bailian:BailianFormat",
         "Qwen usage traces of Alibaba Bailian: JSON lines with chat_id, timestamp (s), hash_ids of 16 tokens",
-        params=(
-            Param(
-                "namespace", str, "file", "where equal ids are equal, with several files", choices=("file", "shared")
-            ),
-        ),
         source="alibaba-edu/qwen-bailian-usagetraces-anon, ATC'25",
     )
     yield TraceFormatSpec(

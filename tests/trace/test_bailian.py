@@ -7,7 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 
+import kvbench
 from kvbench.errors import TraceError
+from kvbench.trace import import_trace
 from kvbench.trace.formats import ReadLog
 from kvbench.trace.formats.bailian import BailianFormat
 from kvbench.trace.formats.text import Lines
@@ -51,21 +53,19 @@ def test_A16_times_are_seconds_and_turns_are_linked_to_their_session(tmp_path):
 
 
 def test_A11_ids_of_two_files_match_only_if_that_is_said(tmp_path):
-    for namespace, alike in (("file", False), ("shared", True)):
-        format = BailianFormat(namespace=namespace)
-        a = read(tmp_path / "a.jsonl", FIRST, format=format)
-        b = read(tmp_path / "b.jsonl", FIRST, format=format)
-        assert a[0]["block_ids"] == [5, 6]
-        assert (a[0]["block_ids"] == b[0]["block_ids"]) is alike
-        assert (a[0]["session_id"] == b[0]["session_id"]) is alike
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for file in files:
+        file.write_text(json.dumps(FIRST))
+    for shared, hits in ((False, 0), (True, 1)):
+        import_trace(files, tmp_path / "t.arrow", format=BailianFormat(), shared_ids=shared, force=True)
+        result = kvbench.replay(tmp_path / "t.arrow")
+        assert result.summary["blocks"]["hit"] == hits
 
 
-def test_A11_ids_that_leave_no_room_to_tell_files_apart_are_refused(tmp_path):
+def test_sessions_of_two_files_are_two(tmp_path):
     format = BailianFormat()
-    wide = FIRST | {"hash_ids": [2**64 - 1, 1]}
-    assert read(tmp_path / "a.jsonl", wide, format=format)[0]["block_ids"] == [2**64 - 1, 1]
-    with pytest.raises(TraceError, match="row 1, hash_ids = 18446744073709551615: is too large to be told apart"):
-        read(tmp_path / "b.jsonl", wide, format=format)
+    names = [read(tmp_path / "a.jsonl", FIRST, SECOND, format=format)[1]["session_id"] for _ in range(2)]
+    assert names == ["55", "2/55"]
 
 
 BAD = {

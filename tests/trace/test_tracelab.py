@@ -106,6 +106,9 @@ def test_two_tables_have_their_own_sessions_and_two_logs_share_theirs(shared, tm
     (tmp_path / "second.jsonl").write_text("".join(lines[4:8]))
     parts = TraceLabFormat()
     both = read(tmp_path / "first.jsonl", parts) + read(tmp_path / "second.jsonl", parts)
+    again = table(tmp_path / "b.csv", "0,5,0,0,40,3,9")
+    import_trace([file, again], tmp_path / "t.arrow", format=TraceLabFormat())
+    assert kvbench.replay(tmp_path / "t.arrow").summary["blocks"]["hit"] == 0
     numbers = {"x_row": 0}
     assert [row | numbers for row in both] == [row | numbers for row in read(tmp_path / "whole.jsonl")]
 

@@ -3,7 +3,8 @@
 One request a line: ``chat_id`` and ``parent_chat_id`` (-1: first turn) link the turns of a session,
 ``turn`` (from 1), ``timestamp`` (seconds from the start of the file), ``input_length`` and
 ``output_length`` (tokens), ``type`` and ``hash_ids``, one for each block of 16 tokens, the padded
-last one included. Each file has a salt of its own, so that equal ids of two files mean nothing.
+last one included. Each file has a salt of its own, so that equal ids of two files mean nothing, and
+numbers chats from 0 again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from kvbench.trace.formats.fields import (
     optional_whole,
     whole,
 )
-from kvbench.trace.formats.spaces import placed
 from kvbench.trace.schema import TraceFacts
 from kvbench.units import NS_PER_S
 
@@ -51,12 +51,10 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BailianFormat(TraceFormat):
-    """See the module. ``namespace``: whether equal ids of several files are equal (``shared``) or not (``file``)."""
+    """See the module."""
 
-    def __init__(self, namespace: str = "file") -> None:
-        self._shared = namespace == "shared"
+    def __init__(self) -> None:
         self._files = 0
-        self._sessions = _Sessions()
 
     def sniff(self, head: bytes, name: str) -> bool:
         return {"chat_id", "timestamp"} <= json_keys(head)
@@ -65,41 +63,26 @@ class BailianFormat(TraceFormat):
         return TraceFacts(block_tokens=BLOCK_TOKENS, source_format="bailian")
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
-        space = 0 if self._shared else self._files
-        if space:
-            self._sessions = _Sessions(prefix=f"{space}/")
         self._files += 1
+        sessions = _Sessions(f"{self._files}/" if self._files > 1 else "")
         decoder = msgspec.json.Decoder(_Line)
         batch = BatchMaker(
             "arrival_ns", "input_tokens", "output_tokens", "block_ids", "request_id", "session_id", "turn", "type"
         )
         for number, line in lines:
             try:
-                self._add(batch, number, decoded(decoder, line), space)
+                _add(batch, number, decoded(decoder, line), sessions)
             except BadValue as bad:
                 log.refuse(TraceError.at(lines.name, number, *bad.args))
             if batch.is_full:
                 yield from batch.flush()
         yield from batch.flush()
 
-    def _add(self, batch: BatchMaker, number: int, line: _Line, space: int) -> None:
-        turn = optional_whole("turn", line.turn)
-        values = {
-            "arrival_ns": nanoseconds("timestamp", line.timestamp, NS_PER_S),
-            "input_tokens": whole("input_length", line.input_length),
-            "output_tokens": optional_whole("output_length", line.output_length),
-            "block_ids": placed("hash_ids", id_array("hash_ids", line.hash_ids), space),
-            "turn": None if turn is None else max(turn - 1, 0),
-            "type": line.type,
-        }
-        session = self._sessions.of(line)
-        batch.add(number, request_id=self._sessions.name(line.chat_id), session_id=session, **values)
-
 
 class _Sessions:
     """Names sessions by their first chat, or by the earliest one that the file speaks of."""
 
-    def __init__(self, prefix: str = "") -> None:
+    def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._roots: dict[int, int] = {}
 
@@ -111,3 +94,16 @@ class _Sessions:
         root = line.chat_id if parent == NO_PARENT else self._roots.get(parent, parent)
         self._roots[line.chat_id] = root
         return self.name(root)
+
+
+def _add(batch: BatchMaker, number: int, line: _Line, sessions: _Sessions) -> None:
+    turn = optional_whole("turn", line.turn)
+    values = {
+        "arrival_ns": nanoseconds("timestamp", line.timestamp, NS_PER_S),
+        "input_tokens": whole("input_length", line.input_length),
+        "output_tokens": optional_whole("output_length", line.output_length),
+        "block_ids": id_array("hash_ids", line.hash_ids),
+        "turn": None if turn is None else max(turn - 1, 0),
+        "type": line.type,
+    }
+    batch.add(number, request_id=sessions.name(line.chat_id), session_id=sessions.of(line), **values)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvbench.trace.formats.fields import say_once
+from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
 class Objects:
     """Sizes of objects as lengths of prompts.
 
-    With ``by_size`` an object has as many tokens as bytes, and a block is as large as the largest
-    object, so that each is one (partial) block: shares of tokens are shares of bytes, while a cache
-    still holds so many objects, whatever their size. Without, each object is a block of one token.
+    With ``by_size`` an object has as many tokens as bytes, and a block is as large as any object can
+    be, so that each is one (partial) block: shares of tokens are shares of bytes, while a cache still
+    holds so many objects, whatever their size. Without, each object is a block of one token.
     """
 
     def __init__(self, by_size: bool) -> None:
         self._by_size = by_size
-        self._largest = 1
+
+    @property
+    def block_tokens(self) -> int:
+        return MAX_TOKENS if self._by_size else 1
 
     def describe(self, log: ReadLog) -> None:
         """Tell what became of sizes."""
@@ -34,22 +38,10 @@ class Objects:
             note = "sizes of objects are left out: each is one token"
         say_once(log, note)
 
-    @property
-    def block_tokens(self) -> int:
-        """So large that each object seen so far is one block."""
-        return self._largest
-
     def tokens(self, sizes: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
         """The lengths of prompts for objects of ``sizes`` bytes, from 1 to 2³² - 1 each."""
-        if not self._by_size:
-            return np.ones(len(sizes), np.uint32)
-        if len(sizes):
-            self._largest = max(self._largest, int(sizes.max()))
-        return sizes.astype(np.uint32)
+        return sizes.astype(np.uint32) if self._by_size else np.ones(len(sizes), np.uint32)
 
     def token_count(self, size: int) -> int:
         """As :meth:`tokens`, for one object."""
-        if not self._by_size:
-            return 1
-        self._largest = max(self._largest, size)
-        return size
+        return size if self._by_size else 1

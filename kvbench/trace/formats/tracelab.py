@@ -90,7 +90,9 @@ class TraceLabFormat(TraceFormat):
         return {"prefix_len", "input_len", "output_len"} <= {name.strip() for name in first.split(",")}
 
     def facts(self) -> TraceFacts:
-        return TraceFacts(block_tokens=self._block_tokens, tail_rule="floor", source_format="tracelab")
+        return TraceFacts(
+            block_tokens=self._block_tokens, tail_rule="floor", id_scope="session", source_format="tracelab"
+        )
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         say_once(
@@ -189,7 +191,7 @@ class _Session:
 
 def _json_parser(log: ReadLog) -> Callable[[bytes], _Round]:
     decoder = msgspec.json.Decoder(_Line)
-    log.wall_clock = True
+    log.any_origin = True
 
     def parse(text: bytes) -> _Round:
         line = decoded(decoder, text)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BLOCK_TOKENS = 64
 """Where no conversation was read."""
 MAX_DOCUMENT_BYTES = 1 << 30
-SCOPES = {"local": "session", "global": "file", None: "file"}
+SCOPES = {"local": "session", "global": "global", None: "global"}
 NO_START = (
     "the files do not say when a conversation began: all start at 0 (starts=in-turn: one after another), "
     "so how conversations compete for the cache is not recorded"
@@ -65,7 +65,7 @@ class WekaFormat(TraceFormat):
         return TraceFacts(
             block_tokens=self._block_tokens or BLOCK_TOKENS,
             tail_rule="floor",
-            id_scope=self._scope or "file",
+            id_scope=self._scope or "session",
             source_format="weka",
         )
 
