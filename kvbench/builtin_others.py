@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvbench.builtin_id_formats import id_formats
 from kvbench.builtin_texts import text_formats
 from kvbench.hookspecs import hookimpl
 from kvbench.specs import CommandSpec, Param, TraceFormatSpec, WorkloadSpec
@@ -77,6 +78,7 @@ def kvbench_trace_formats() -> Iterator[TraceFormatSpec]:
         "JSON lines with timestamp, input_length, output_length, hash_ids",
         source="kvcache-ai/Mooncake, FAST'25 release; extras of AIPerf and Dynamo",
     )
+    yield from id_formats()
     yield from text_formats()
 
     yield TraceFormatSpec(
