@@ -73,7 +73,8 @@ def _nanoseconds(milliseconds: list[int | float]) -> Int64s | None:
     if times.dtype == np.int64 and times.min() >= 0 and times.max() <= MAX_WHOLE_MS:
         return times * NS_PER_MS
     if times.dtype == np.float64 and times.min() >= 0 and times.max() <= MAX_FLOAT_MS:
-        return np.rint(times * NS_PER_MS).astype(np.int64)
+        rounded: Int64s = np.rint(times * NS_PER_MS).astype(np.int64)
+        return rounded
     return None
 
 
