@@ -277,10 +277,9 @@ def _nanoseconds(name: str, milliseconds: float | None) -> int | None:
         raise _Bad(name, milliseconds, "must be a finite number of milliseconds")
     if milliseconds < 0:
         raise _Bad(name, milliseconds, "must not be negative")
-    nanoseconds = round(milliseconds * NS_PER_MS)
-    if nanoseconds > MAX_NS:
+    if milliseconds > MAX_NS // NS_PER_MS:
         raise _Bad(name, milliseconds, "is too large; times are counted in 64-bit nanoseconds")
-    return nanoseconds
+    return round(milliseconds * NS_PER_MS)
 
 
 def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
