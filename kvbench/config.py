@@ -30,7 +30,7 @@ from kvbench.serveconfig import (
     WindowConfig,
     WorkerConfig,
 )
-from kvbench.tables import as_table, option_of, typed_tables
+from kvbench.tables import as_table, option_of, typed_tables, without_none
 from kvbench.tierconfig import SCOPES, Capacity, PartChoice, TierConfig, check_place, parse_tier
 from kvbench.units import MAX_TOKENS
 
@@ -309,14 +309,10 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         settings = {name: value for name, value in msgspec.to_builtins(self).items() if value is not None}
         for name in TABLES:
             if name in settings:
-                settings[name] = _without_none(settings[name])
+                settings[name] = without_none(settings[name])
         if "links" in settings:
-            settings["links"] = [_without_none(link) for link in settings["links"]]
+            settings["links"] = [without_none(link) for link in settings["links"]]
         return settings
-
-
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if value is not None}
 
 
 TELLS_OF_TIERS = (

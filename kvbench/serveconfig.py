@@ -156,7 +156,7 @@ class StopConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``rows``       after so many rows of the trace.
     ``converged``  when the 95 % confidence interval of the mean TTFT (by batch means) is narrower than this
                    share of it.
-    ``stall_steps``  events without progress after which a run is given up, with a diagnosis.
+    ``stall_steps``  steps of a worker without a token after which a run is given up, with a diagnosis.
     """
 
     time: TimeText | None = None

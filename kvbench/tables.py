@@ -97,3 +97,8 @@ def as_table(given: Any, kind: TableKind, option: str) -> Any:
 def option_of(name: str) -> str:
     """The command-line option of a configuration key."""
     return "--" + name.replace("_", "-")
+
+
+def without_none(table: dict[str, Any]) -> dict[str, Any]:
+    """A table of a run file, which has no null."""
+    return {key: value for key, value in table.items() if value is not None}

@@ -14,6 +14,7 @@ from kvbench.cli.timedtables import duration
 from kvbench.plugins import load_registry
 from kvbench.results.goodput import GOODPUT_DEFINITION
 from kvbench.results.latency import ITL_DEFINITION, LATENCIES
+from kvbench.results.requests import TIMED
 from kvbench.results.throughput import THROUGHPUT, WORK
 from kvbench.results.timedtimeline import TIMED_COLUMNS
 from kvbench.results.timeline import TIMELINE_SCHEMA
@@ -135,6 +136,7 @@ def verdicts() -> None:
 
 def request_columns() -> None:
     rows = {"arrival_ns": "intended arrival on the simulated clock", **TABLE_COLUMNS, **LATENCY_COLUMNS}
+    rows |= {column.name: column.help for column in TIMED}
     rows["trace_arrival_ns"] = "arrival by the trace, where that may be another"
     table(("column", "meaning"), ((f"`{name}`", text) for name, text in rows.items()))
 

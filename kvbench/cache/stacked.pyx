@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
+from kvbench.bits cimport highest_bit
 from kvbench.cache.events cimport (
     CLEAR, COMPUTED, COPY, DELETE, DEMOTED, EVICTED, FAULT, INSERT, MOVE, NAMELESS, NO_EVENT, PROMOTED, RECOMPUTED, RESTART,
     WATERMARK, Event,
@@ -24,16 +25,6 @@ from kvbench.errors import ConfigError
 
 cdef enum:
     AHEAD = 8  # victims are cold
-
-cdef extern from *:
-    """
-    #if defined(__GNUC__) || defined(__clang__)
-    #define kvb_highest_bit(x) (63 - __builtin_clzll(x))
-    #else
-    static inline int kvb_highest_bit(unsigned long long x) { int n = 0; while (x >>= 1) n++; return n; }
-    #endif
-    """
-    int highest_bit "kvb_highest_bit"(uint64_t x) noexcept nogil
 
 WRITE_MODES = {"through": THROUGH, "back": BACK, "none": NO_WRITES, "spill": SPILL}
 PROMOTIONS = {"copy": COPY_UP, "move": MOVE_UP, "none": NO_PROMOTION, "temporary": TEMPORARY}

@@ -180,7 +180,7 @@ def serving_options() -> Callable[[F], F]:
             "--stop",
             metavar="KEY=VALUE,…",
             help="End early: time (of the simulated clock), rows, converged (when the 95 % interval of the mean TTFT "
-            "is narrower than this share of it), stall_steps (events without progress: give up).",
+            "is narrower than this share of it), stall_steps (steps without a token: give up).",
         ),
         click.option(
             "--window",

@@ -1,4 +1,4 @@
-"""``kvbench trace``: import, inspect, make."""
+"""``kvbench trace``: import, inspect, make, anonymize."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvbench.cli.anonymize import anonymize
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+from kvbench.errors import ConfigError
 from kvbench.specs import TraceFormatSpec, WorkloadSpec
 
 if TYPE_CHECKING:
@@ -21,7 +23,10 @@ COMPRESSIONS = (".gz", ".zst", ".bz2", ".tgz")
 
 @click.group()
 def trace() -> None:
-    """Import, inspect and make traces."""
+    """Import, inspect, make and anonymize traces."""
+
+
+trace.add_command(anonymize)
 
 
 @trace.command(
@@ -51,10 +56,23 @@ Examples:
 @click.option(
     "--shared-ids", is_flag=True, help="Equal ids of different files are the same blocks: the files are one trace."
 )
+@click.option("--max-input-tokens", type=int, metavar="N", help="Most tokens of a prompt.  [default: no limit]")
+@click.option(
+    "--too-long",
+    type=click.Choice(["reject", "clip"]),
+    help="A prompt with more is a bad row, or is cut.  [default: reject]",
+)
 @click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
 @click.pass_context
 def import_(
-    ctx: click.Context, /, sources: tuple[str, ...], output: Path | None, format_: str | None, **settings: Any
+    ctx: click.Context,
+    /,
+    sources: tuple[str, ...],
+    output: Path | None,
+    format_: str | None,
+    max_input_tokens: int | None,
+    too_long: str | None,
+    **settings: Any,
 ) -> None:
     """Turn a foreign trace into kvbench's Arrow (or .parquet) form.
 
@@ -65,8 +83,12 @@ def import_(
     first-seen order, which changes no hit and makes replays fast.
     """
     from kvbench.trace.importer import guess_format, import_trace
+    from kvbench.trace.limit import PromptLimit
     from kvbench.trace.members import Members
 
+    if too_long is not None and max_input_tokens is None:
+        raise ConfigError(f"--too-long {too_long} has no effect without --max-input-tokens")
+    limit = None if max_input_tokens is None else PromptLimit(max_input_tokens, clip=too_long == "clip")
     registry = registry_of(ctx)
     target = output if output is not None else _default_output(sources)
     members = Members(sources)
@@ -81,7 +103,7 @@ def import_(
     else:
         name, reader = _make(registry, TraceFormatSpec, format_, "--format")
         guessed = ""
-    report = import_trace(members, target, format=reader, **settings)
+    report = import_trace(members, target, format=reader, limit=limit, **settings)
     click.echo(f"{members.title}: {name}{guessed}, {report.rows:,} rows", nl=False)
     click.echo(f" of {report.members:,} files" if report.members > 1 else "", nl=False)
     click.echo(f", {report.distinct_blocks:,} distinct blocks" if report.distinct_blocks is not None else "")

@@ -19,8 +19,9 @@ from kvbench.replays.parts import ChosenPart, check_columns, choose, choose_toke
 from kvbench.replays.serveplan import ServePlan, plan_serving, serving_block_tokens
 from kvbench.replays.tierplan import TierPlan, plan_tiers
 from kvbench.routeconfig import IndexConfig
+from kvbench.serveconfig import ArrivalsConfig, StopConfig, WorkerConfig
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec, TokenDatabaseSpec
-from kvbench.tables import option_of, parse_table
+from kvbench.tables import option_of, parse_table, without_none
 from kvbench.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class Plan:
             settings["tiers"] = [tier.to_dict() for tier in self.tiers]
         if self.serving is not None:
             settings["compute"] = self.serving.compute.to_dict()
+            for name, table in (("worker", WorkerConfig()), ("arrivals", ArrivalsConfig()), ("stop", StopConfig())):
+                settings.setdefault(name, without_none(msgspec.to_builtins(table)))
             if self.tokens is None:
                 settings["block_tokens"] = self.serving.block_tokens
         return dict(sorted(settings.items()))

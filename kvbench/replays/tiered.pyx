@@ -99,13 +99,16 @@ cdef class TieredReplay(OrderReplay):
             if stack.found[i] >= 0:
                 continue
             state = self.states[i]
-            if state == NEVER or state == TRUNCATED or (
-                self.index is not None and self.index.held_elsewhere(keys[i], row.worker)
-            ):
+            if state == NEVER or (self.index is not None and self.index.held_elsewhere(keys[i], row.worker)):
                 continue
             if stack.timed and stack.is_pending(i):
                 counts[2 * self.levels + NOT_VISIBLE_AT] += 1
-                row.miss_evicted_blocks -= 1
+                if state == TRUNCATED:  # it was dropped, and is computed again after a preemption
+                    row.miss_truncated_blocks -= 1
+                else:
+                    row.miss_evicted_blocks -= 1
+            elif state == TRUNCATED:
+                continue
             elif stack.hides(keys, i):
                 counts[2 * self.levels + FAULT_AT] += 1
                 row.miss_evicted_blocks -= 1

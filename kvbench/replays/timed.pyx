@@ -10,49 +10,28 @@ A row of counts, a row of tier counts and a row of times come out for each reque
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
+from libc.stdlib cimport calloc, free
 
 from kvbench.cache.stack cimport TierStack
 from kvbench.checks cimport debug_build
 from kvbench.memory cimport no_memory
 from kvbench.replays.order cimport Row
-from kvbench.replays.tiered cimport DECLINED_AT, OTHERS, TieredReplay
-from kvbench.routing.dispatcher cimport Decision
+from kvbench.replays.tiered cimport DECLINED_AT
+from kvbench.replays.timedframe cimport Batch, TimedFrame
 from kvbench.routing.load cimport Moment
+from kvbench.serving.batching cimport ARRIVES, CALLS, STEP_ENDS
 from kvbench.serving.clock cimport NEVER_NS, Alarm
-from kvbench.serving.mover cimport Observer
+from kvbench.serving.holdings cimport Observer
 from kvbench.serving.request cimport (
     ARRIVAL, COMPUTED_TOKENS, DECLINED_BLOCKS, FETCH_NS, PREEMPTIONS, PREFILL_NS, QUEUE_NS, READMITTED_BLOCKS, ROUTED_AT,
-    STATUS, STATUS_UNFINISHED, TIME_COLUMNS, WAITING, Queue, Request, join, leave,
+    Request, leave,
 )
 from kvbench.serving.traffic cimport Traffic
-from kvbench.serving.worker cimport ARRIVES, CALLS, SAMPLES, STEP_ENDS, Worker
-
-from kvbench.replays.order import COUNTS
-from kvbench.replays.timecolumns import TIMES
+from kvbench.serving.worker cimport Worker
 
 cdef enum:
-    SLAB = 256                  # requests
-    FIRST_BATCHES = 16
     TURNS_BETWEEN_SIGNALS = 1 << 14
     UNKNOWN_NS = -2             # the batch is over, and there may be another
-
-
-cdef class Slab:
-    """Some records of requests."""
-
-    def __cinit__(self):
-        self.records = <Request*>calloc(SLAB, sizeof(Request))
-        if self.records == NULL:
-            no_memory("requests", SLAB)
-
-    def __dealloc__(self):
-        cdef int32_t i
-        for i in range(SLAB if self.records != NULL else 0):
-            free(self.records[i].pins)
-            free(self.records[i].sources)
-        free(self.records)
 
 
 cdef class Recorder(Observer):
@@ -80,7 +59,7 @@ cdef class Recorder(Observer):
         return self.replay.end(request)
 
 
-cdef class TimedReplay(TieredReplay):
+cdef class TimedReplay(TimedFrame):
     """One timed replay; arguments as for :class:`TieredReplay`. ``employ`` then gives it the workers.
 
     ``stopped``    why it ended before its requests did, or empty.
@@ -88,20 +67,11 @@ cdef class TimedReplay(TieredReplay):
     """
 
     def __cinit__(self, *args, **kwargs):
-        self.arrays = {}
-        self.slabs = []
         self.stopped = ""
         self.stop_ns = NEVER_NS
-        self.room = FIRST_BATCHES
-        self.batches = <Batch*>calloc(self.room, sizeof(Batch))
-        if self.batches == NULL:
-            no_memory("batches", self.room)
 
     def __dealloc__(self):
-        free(self.batches)
         free(self.worker_of)
-        free(self.turns)
-        free(self.heards)
 
     def employ(self, Traffic traffic, list workers, *, int64_t concurrency=0, stop_ns=None,
                int64_t stall_steps=1_000_000, int64_t sample_ns=0, sampler=None):
@@ -110,8 +80,9 @@ cdef class TimedReplay(TieredReplay):
 
         ``concurrency``  so many requests are in flight, whatever their arrivals; 0: they arrive in time.
         ``stop_ns``      what happens later is left out.
-        ``stall_steps``  steps of a worker without a first token or an end, after which the run is given up.
-        ``sample_ns``    between two calls of ``sampler(time_ns)``; 0: none.
+        ``stall_steps``  steps of a worker without a token, after which the run is given up.
+        ``sample_ns``    between two calls of ``sampler(time_ns)``, after all that happens at that time, and as long
+                         as something is to happen later; 0: none.
         """
         cdef int32_t i
         self.traffic = traffic
@@ -128,124 +99,14 @@ cdef class TimedReplay(TieredReplay):
             no_memory("workers", len(workers))
         for i in range(<int32_t>len(workers)):
             self.worker_of[i] = <PyObject*>(<Worker?>workers[i])
-        if sample_ns:
-            self.clock.push(0, SAMPLES, 0, 0)
+        self.next_sample_ns = 0 if sample_ns else NEVER_NS
 
     def call_at(self, times_ns, callback):
         """Have ``callback(time_ns)`` called at these times of the clock."""
         self.callback = callback
         for time_ns in times_ns:
             self.clock.push(time_ns, CALLS, 0, 0)
-
-    # -- batches -------------------------------------------------------------------------------
-
-    def push(self, const uint64_t[::1] keys, const int64_t[::1] offsets, const int32_t[::1] cacheable,
-             const int64_t[::1] arrival_ns, const int64_t[::1] input_tokens,
-             const int64_t[::1] output_tokens, int32_t[:, ::1] rows, int32_t[:, ::1] tier_rows, int64_t[:, ::1] times,
-             *, const int32_t[::1] outputs=None, const int32_t[::1] limits=None, const int32_t[:, ::1] facts=None, const int32_t[::1] sessions=None,
-             const int64_t[::1] wait_ns=None):
-        """Requests that arrive next, in order of arrival; nothing arrives before ``go_on``.
-
-        As for :meth:`OrderReplay.run`, and: ``arrival_ns`` of each on the simulated clock, never decreasing; -1:
-        ``wait_ns`` after the end of the request of its session (``sessions``) that was pushed before it.
-        ``times`` (requests × len(TIMES)) is filled like the others, when each
-        request ends; :attr:`done_batches` says how many batches, in the order they came, have ended altogether.
-        """
-        cdef int64_t n = cacheable.shape[0]
-        cdef int64_t i
-        cdef Batch* batch
-        if not (arrival_ns.shape[0] == input_tokens.shape[0] == output_tokens.shape[0] == n
-                and rows.shape[0] == tier_rows.shape[0] == times.shape[0] == n):
-            raise ValueError("columns do not belong together")
-        if offsets.shape[0] != n + 1 or offsets[n] > keys.shape[0] or rows.shape[1] != len(COUNTS):
-            raise ValueError("offsets, keys and rows do not belong together")
-        if tier_rows.shape[1] != 2 * self.levels + OTHERS or times.shape[1] != len(TIMES):
-            raise ValueError("tier_rows and times do not belong to the tiers")
-        if n == 0:
-            return
-        for i in range(n):
-            if not 0 <= cacheable[i] <= offsets[i + 1] - offsets[i] - (outputs[i] if outputs is not None else 0) or (
-                input_tokens[i] < 1
-            ):
-                raise ValueError(f"request {i} of the batch has {offsets[i + 1] - offsets[i]} blocks, not {cacheable[i]}")
-        if self.next_batch - self.first_batch == self.room:
-            self.make_room()
-        batch = self.batch_of(self.next_batch)
-        batch.keys = &keys[0] if keys.shape[0] else NULL
-        batch.offsets = &offsets[0]
-        batch.cacheable = &cacheable[0]
-        batch.outputs = &outputs[0] if outputs is not None else NULL
-        batch.limits = &limits[0] if limits is not None else NULL
-        batch.facts = &facts[0, 0] if facts is not None else NULL
-        batch.arrivals = &arrival_ns[0]
-        batch.prompts = &input_tokens[0]
-        batch.answers = &output_tokens[0]
-        batch.waits = &wait_ns[0] if wait_ns is not None else NULL
-        batch.sessions = &sessions[0] if sessions is not None else NULL
-        batch.rows = &rows[0, 0]
-        batch.tier_rows = &tier_rows[0, 0]
-        batch.times = &times[0, 0]
-        batch.size = batch.left = n
-        batch.next = 0
-        self.arrays[self.next_batch] = [
-            keys, offsets, cacheable, arrival_ns, input_tokens, output_tokens, rows, tier_rows, times, outputs,
-            limits, facts, sessions, wait_ns,
-        ]
-        self.reserve(batch.keys, offsets[n])
-        self.next_batch += 1
-        self.clear_rows(batch)
-        if sessions is not None:
-            self.line_up(self.next_batch - 1)
-
-    cdef clear_rows(self, Batch* batch):
-        cdef int64_t i
-        memset(batch.rows, 0, batch.size * sizeof(Row))
-        memset(batch.tier_rows, 0, batch.size * (2 * self.levels + OTHERS) * sizeof(int32_t))
-        memset(batch.times, 0xff, batch.size * TIME_COLUMNS * sizeof(int64_t))
-        for i in range(batch.size):
-            batch.times[i * TIME_COLUMNS + STATUS] = STATUS_UNFINISHED
-
-    cdef line_up(self, int64_t number):
-        """Requests whose arrival depends on another one wait in the line of their session."""
-        cdef Batch* batch = self.batch_of(number)
-        cdef int64_t i
-        cdef int32_t session, known = self.sessions
-        cdef Queue* turns
-        for i in range(batch.size):
-            known = max(known, batch.sessions[i] + 1)
-        if known > self.sessions:
-            turns = <Queue*>realloc(self.turns, known * sizeof(Queue))
-            if turns == NULL:
-                no_memory("sessions", known)
-            memset(turns + self.sessions, 0, (known - self.sessions) * sizeof(Queue))
-            self.turns = turns
-            self.sessions = known
-        for i in range(batch.size):
-            if batch.arrivals[i] < 0:
-                session = batch.sessions[i]
-                if session < 0:
-                    raise ValueError(f"request {i} of the batch follows nobody")
-                join(&self.turns[session], self.make_request(number, i))
-
-    cdef make_room(self):
-        """Twice as many batches may be under way."""
-        cdef int64_t number
-        cdef Batch* batches = <Batch*>calloc(2 * self.room, sizeof(Batch))
-        if batches == NULL:
-            no_memory("batches", 2 * self.room)
-        for number in range(self.first_batch, self.next_batch):
-            batches[number % (2 * self.room)] = self.batches[number % self.room]
-        free(self.batches)
-        self.batches = batches
-        self.room *= 2
-
-    @property
-    def done_batches(self):
-        """How many batches have ended, of those pushed first, without one that has not among them."""
-        while self.first_batch < self.next_batch and self.batch_of(self.first_batch).left == 0:
-            del self.arrays[self.first_batch]
-            self.first_batch += 1
-        return self.first_batch
+            self.calls += 1
 
     @property
     def now_ns(self):
@@ -264,50 +125,6 @@ cdef class TimedReplay(TieredReplay):
         recorder.replay = self
         return recorder
 
-    cdef Batch* batch_of(self, int64_t number) noexcept nogil:
-        return &self.batches[number % self.room]
-
-    # -- requests ------------------------------------------------------------------------------
-
-    cdef Request* make_request(self, int64_t number, int64_t i) except NULL:
-        """A record of request i of a batch."""
-        cdef Batch* batch = self.batch_of(number)
-        cdef Request* request
-        cdef Request empty
-        if self.pool == NULL:
-            self.add_slab()
-        request = self.pool
-        self.pool = request.next
-        memset(&empty, 0, sizeof(Request))
-        # The arrays of a record that was used before serve again.
-        empty.pins, empty.pin_room = request.pins, request.pin_room
-        empty.sources, empty.source_room = request.sources, request.source_room
-        request[0] = empty
-        request.keys = batch.keys + batch.offsets[i]
-        request.blocks = batch.cacheable[i]
-        request.stored = request.blocks + (batch.outputs[i] if batch.outputs != NULL else 0)
-        request.limit = batch.limits[i] if batch.limits != NULL else batch.cacheable[i]
-        request.row = batch.rows + i * (sizeof(Row) // sizeof(int32_t))
-        request.tier_row = batch.tier_rows + i * (2 * self.levels + OTHERS)
-        request.times = batch.times + i * TIME_COLUMNS
-        request.index = i
-        request.batch = number
-        request.prompt = batch.prompts[i]
-        request.answer = batch.answers[i]
-        request.wait_ns = batch.waits[i] if batch.waits != NULL else 0
-        request.session = batch.sessions[i] if batch.sessions != NULL else -1
-        request.fresh = True
-        return request
-
-    cdef int add_slab(self) except -1:
-        cdef Slab slab = Slab()
-        cdef int32_t i
-        self.slabs.append(slab)
-        for i in range(SLAB):
-            slab.records[i].next = self.pool
-            self.pool = &slab.records[i]
-        return 0
-
     # -- the loop ------------------------------------------------------------------------------
 
     def go_on(self, *, bint final=False):
@@ -318,7 +135,7 @@ cdef class TimedReplay(TieredReplay):
         return not self.stopped
 
     cdef int loop(self, bint final) except -1 nogil:
-        cdef int64_t arrival_ns, alarm_ns, moved_ns
+        cdef int64_t arrival_ns, alarm_ns, moved_ns, next_ns
         cdef int32_t turns = 0
         while not self.is_stopped:
             arrival_ns = self.next_arrival_ns()
@@ -328,11 +145,18 @@ cdef class TimedReplay(TieredReplay):
                 arrival_ns = NEVER_NS
             alarm_ns = self.clock.next_ns()
             moved_ns = self.transfers.next_ns()
-            if min(arrival_ns, min(alarm_ns, moved_ns)) > self.stop_ns:
-                return self.stop_at_limit()
+            if arrival_ns == moved_ns == NEVER_NS and self.clock.count == self.calls:
+                alarm_ns = NEVER_NS  # faults would begin and end, and nobody would see it
+            next_ns = min(arrival_ns, min(alarm_ns, moved_ns))
+            if self.next_sample_ns < next_ns < NEVER_NS and self.next_sample_ns <= self.stop_ns:
+                self.take_sample()
+                continue
+            if self.stop_ns < next_ns < NEVER_NS:
+                self.clock.move_to(self.stop_ns)
+                return self.give_up(True)
             if moved_ns <= alarm_ns and moved_ns <= arrival_ns:
                 if moved_ns == NEVER_NS:
-                    return self.stop_stalled() if self.in_flight else 0
+                    return self.give_up(False) if self.in_flight else 0
                 self.move()
             elif alarm_ns <= arrival_ns:
                 self.ring()
@@ -399,6 +223,7 @@ cdef class TimedReplay(TieredReplay):
         row.blocks = <int32_t>(batch.offsets[request.index + 1] - batch.offsets[request.index]) - (
             request.stored - request.blocks
         )
+        row.cacheable_blocks = request.blocks
         row.best_blocks = row.predicted_blocks = -1
         self.enter(request)
         self.pass_on()
@@ -416,24 +241,22 @@ cdef class TimedReplay(TieredReplay):
         self.clock.pop(&alarm)
         if alarm.kind == STEP_ENDS:
             worker = self.worker_of[alarm.worker]
-            (<Worker>worker).end_step()
+            (<Worker>worker).end_step(alarm.data)
             if (<Worker>worker).idle_steps > self.stall_steps:
-                self.stop_stalled()
-        elif alarm.kind == ARRIVES:
-            self.start(<Request*>alarm.data)
+                self.give_up(False)
         elif alarm.kind == CALLS:
+            self.calls -= 1
             with gil:
                 self.callback(alarm.time_ns)
         else:
-            self.take_sample(alarm.time_ns)
+            self.start(<Request*>alarm.data)
         return 0
 
-    cdef int take_sample(self, int64_t time_ns) except -1 nogil:
-        """The next one follows as long as there is something to see."""
+    cdef int take_sample(self) except -1 nogil:
+        self.clock.move_to(self.next_sample_ns)
         with gil:
-            self.sampler(time_ns)
-        if self.in_flight or self.next_arrival_ns() != UNKNOWN_NS:
-            self.clock.push(time_ns + self.sample_ns, SAMPLES, 0, 0)
+            self.sampler(self.next_sample_ns)
+        self.next_sample_ns += self.sample_ns
         return 0
 
     cdef int move(self) except -1 nogil:
@@ -457,17 +280,11 @@ cdef class TimedReplay(TieredReplay):
             self.pass_on()
         return 0
 
-    cdef int stop_at_limit(self) except -1 nogil:
-        self.clock.move_to(self.stop_ns)
+    cdef int give_up(self, bint is_late) except -1 nogil:
+        """The time is over, or nothing goes on."""
         self.is_stopped = True
         with gil:
-            self.stopped = "time limit"
-        return 0
-
-    cdef int stop_stalled(self) except -1 nogil:
-        self.is_stopped = True
-        with gil:
-            self.stopped = "no progress"
+            self.stopped = "time limit" if is_late else "no progress"
         return 0
 
     def stop(self, str why):
@@ -499,7 +316,6 @@ cdef class TimedReplay(TieredReplay):
         cdef Row* row = <Row*>request.row
         cdef int32_t n = request.blocks
         cdef int32_t declined = <int32_t>request.times[DECLINED_BLOCKS]
-        row.cacheable_blocks = n
         row.hit_blocks = (<TierStack>stack).hit
         row.infinite_hit_blocks = n if self.seen is not None else -1
         self.count_tiers(<TierStack>stack, n, request.tier_row)
@@ -551,30 +367,6 @@ cdef class TimedReplay(TieredReplay):
             return self.note_time()
         self.log.forget()
         return 0
-
-    cdef int note_time(self) except -1 nogil:
-        """The events up to here happened by now."""
-        cdef Heard* heards
-        if self.heard_count == self.heard_room:
-            heards = <Heard*>realloc(self.heards, (2 * self.heard_room + 1024) * sizeof(Heard))
-            if heards == NULL:
-                no_memory("event times", self.heard_room)
-            self.heards = heards
-            self.heard_room = 2 * self.heard_room + 1024
-        self.heards[self.heard_count].stop = self.heard
-        self.heards[self.heard_count].time_ns = self.clock.now_ns
-        self.heard_count += 1
-        return 0
-
-    def take_event_times(self):
-        """How many events of the log happened one after another at one time, and when, in pairs; they are told once."""
-        cdef int64_t i, first = self.log.forgotten
-        found = []
-        for i in range(self.heard_count):
-            found.append((self.heards[i].stop - first, self.heards[i].time_ns))
-            first = self.heards[i].stop
-        self.heard_count = 0
-        return found
 
     cdef int prefill_is_over(self, Request* request) except -1 nogil:
         """The routers learn that a request decodes. After a preemption it prefills again, which nobody hears of."""

@@ -189,9 +189,11 @@ class TimedCore(TieredCore):
 
     def facts(self, stop: str) -> RunFacts:
         """What the whole run was, which ended because of ``stop`` unless the loop itself ended it."""
-        now_ns = self.replay.now_ns
         self.replay.observe_links()
         stopped = self.replay.stopped or stop
+        limit_ns = self.serving.stop.time_ns
+        # Where the limit let in no more, nothing may have happened up to it.
+        now_ns = limit_ns if stopped == "time limit" and limit_ns is not None else self.replay.now_ns
         return RunFacts(
             now_ns,
             stopped,

@@ -29,16 +29,21 @@ MISS_REASONS = {
     "miss_truncated_blocks": "its last request left no room for it",
     "miss_not_admitted_blocks": "it was asked for before, and no tier had taken it",
     "miss_fault_blocks": "a fault lost it or kept it from being stored",
+    "miss_not_visible_blocks": "it was being computed, fetched or written (timed replay)",
+    "miss_declined_blocks": "a lower tier holds it, and computing it was sooner than fetching it (timed replay)",
     "miss_partial_blocks": "it is shorter than a block, and tails are dropped",
 }
 """Why a block that was not hit was missing; hits and misses add up to the blocks asked for."""
 
 
-FOUND_REASONS = ("miss_gap_blocks", "miss_recomputed_blocks")
+FOUND_REASONS = ("miss_gap_blocks", "miss_recomputed_blocks", "miss_declined_blocks")
 """Reasons of blocks that are resident, which need no memory of what was asked for before."""
 
 TIER_REASONS = ("miss_not_admitted_blocks", "miss_fault_blocks")
 """Reasons that there are with a stack of tiers only."""
+
+TIMED_REASONS = ("miss_not_visible_blocks", "miss_declined_blocks")
+"""Reasons that there are in timed replay only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ COMPUTED: tuple[RequestColumn, ...] = (
     *(
         RequestColumn(name, _count(name), text, needs="ids" if name in FOUND_REASONS else "seen")
         for name, text in MISS_REASONS.items()
-        if name not in ("miss_partial_blocks", "miss_other_worker_blocks", *TIER_REASONS)
+        if name not in ("miss_partial_blocks", "miss_other_worker_blocks", *TIER_REASONS, *TIMED_REASONS)
     ),
     RequestColumn(
         "miss_other_worker_blocks",
@@ -132,6 +137,13 @@ def tier_request_columns(tiers: Sequence[str]) -> tuple[RequestColumn, ...]:
     )
 
 
+TIMED: tuple[RequestColumn, ...] = tuple(
+    RequestColumn(name, _count(name), MISS_REASONS[name], needs="ids" if name in FOUND_REASONS else "seen")
+    for name in TIMED_REASONS
+)
+"""Columns that timed replay adds to those of its tiers."""
+
+
 class RequestTable:
     """Makes the record batches of the ``requests`` table.
 
@@ -152,7 +164,11 @@ class RequestTable:
     ) -> None:
         self.known = known | {""}
         routed = ROUTED if "workers" in known else ()
-        self.computed = (*COMPUTED, *routed, *(tier_request_columns(tiers) if tiers else ()))
+        self.computed = (
+            *(*COMPUTED, *routed),
+            *(tier_request_columns(tiers) if tiers else ()),
+            *(TIMED if timed else ()),
+        )
         self.carried = [trace_schema.field(name) for name in CARRIED if name in trace_schema.names]
         self._timed = timed
         self._moved = timed and moved

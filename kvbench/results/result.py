@@ -11,11 +11,12 @@ import msgspec
 from blake3 import blake3
 
 from kvbench.plugins import own_version
+from kvbench.replays.tiers import TieredCore
 from kvbench.replays.timedengine import TimedEngine
 from kvbench.results.causes import explain_tiers
 from kvbench.results.evenness import evenness
 from kvbench.results.hitrates import hit_rates
-from kvbench.results.requests import MISS_REASONS, TIER_REASONS
+from kvbench.results.requests import FOUND_REASONS, MISS_REASONS, TIER_REASONS, TIMED_REASONS
 from kvbench.results.routing import routing_record
 from kvbench.results.tiers import tier_records
 from kvbench.specs import ComputeModelSpec, HashAlgorithmSpec
@@ -75,12 +76,18 @@ def make_result(
     summary = _summary(plan, trace, engine, totals)
     if timed is not None:
         found, facts = timed
-        summary["requests"] = _all_requests(trace, found, totals)
+        summary["requests"] = _all_requests(trace, found, totals, _gpu_blocks(plan, engine))
         summary["timed"] = found.record(facts)
     return ReplayResult(_manifest(plan, trace, engine, registry), summary)
 
 
-def _all_requests(trace: Trace, timed: TimedTotals, totals: Totals) -> dict[str, Any]:
+def _gpu_blocks(plan: Plan, engine: AnyEngine) -> int | None:
+    """Room of a worker's fastest tier; None without bound."""
+    chunks = engine.core.capacities[0] if isinstance(engine.core, TieredCore) and plan.tiers else None
+    return None if chunks is None or plan.tiers is None else chunks * plan.tiers[0].config.chunk
+
+
+def _all_requests(trace: Trace, timed: TimedTotals, totals: Totals, gpu_blocks: int | None) -> dict[str, Any]:
     """Requests of the whole run by what became of them; ``counted`` are those that hit rates are of."""
     statuses = timed.statuses
     left_out = trace.rejected.count
@@ -88,7 +95,7 @@ def _all_requests(trace: Trace, timed: TimedTotals, totals: Totals) -> dict[str,
         "arrived": sum(statuses.values()) + left_out,
         "done": statuses["done"],
         "rejected": statuses["rejected"] + left_out,
-        "rejected_examples": [*trace.rejected.examples, *timed.rejected_examples],
+        "rejected_examples": [*trace.rejected.examples, *timed.rejected_examples(gpu_blocks)],
         "unfinished": statuses["unfinished"],
         "counted": totals.requests,
     }
@@ -232,10 +239,10 @@ def _misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int |
         reason = column.removeprefix("miss_").removesuffix("_blocks")
         if reason == "partial":
             misses[reason] = totals.partial_blocks if has_ids else None
-        elif column in TIER_REASONS:
-            misses[reason] = totals.counts.get(column, 0) if has_seen else None
-        elif reason in ("gap", "other_worker", "recomputed"):
+        elif column in FOUND_REASONS or reason == "other_worker":
             misses[reason] = totals.counts.get(column, 0) if has_ids else None
+        elif column in (*TIER_REASONS, *TIMED_REASONS):
+            misses[reason] = totals.counts.get(column, 0) if has_seen else None
         else:
             misses[reason] = totals.counts[column] if has_seen else None
     return misses

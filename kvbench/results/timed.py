@@ -83,10 +83,10 @@ class TimedTotals:
         """Requests by what became of them, those that do not count included."""
         return dict(zip(STATUSES, self._seen.tolist(), strict=True))
 
-    @property
-    def rejected_examples(self) -> list[str]:
-        """Sentences on the first prompts that could never fit."""
-        return [f"request {each['request']} needs {each['need_blocks']:,} GPU blocks" for each in self._rejected]
+    def rejected_examples(self, gpu_blocks: int | None) -> list[str]:
+        """Sentences on the first prompts that could never fit into the ``gpu_blocks`` of a worker."""
+        room = "" if gpu_blocks is None else f", and a worker has {gpu_blocks:,}"
+        return [f"request {each['request']} needs {each['need_blocks']:,} GPU blocks{room}" for each in self._rejected]
 
     def add(self, columns: RequestColumns, times: Int64s, numbers: Int64s) -> Bools:
         """Take in a batch and its matrix of times; ``numbers`` of its requests are from 0.

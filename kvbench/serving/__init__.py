@@ -24,8 +24,11 @@ flows.pyx    how fast transfers flow that share links,
 turns.pyx    whose turn it is where these are full,
 links.pyx    and transfers from start to end
 traffic.pyx  what is on its way between tiers
-mover.pyx    what a request does to the caches of its worker
-worker.pyx   the steps of a worker, and the requests in them (request.pxd)
+holdings.pyx what requests hold of the tiers of their worker,
+shipments.pyx what is on its way between these,
+mover.pyx    and how requests take blocks and let them go
+batching.pyx who takes part in the steps of a worker
+worker.pyx   and how its requests come and go (request.pxd)
 
 Importing this package loads none of them; its names do, when they are first used.
 """

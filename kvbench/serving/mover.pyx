@@ -3,65 +3,22 @@
 Taking blocks is one operation of the tier stack, the same as in order replay: all of the request is looked up
 and given slots wherever it is to be (semantics §5.1). What takes time is only when lookups find it: blocks are
 pending until they are computed, fetched or written (:mod:`kvbench.cache.flights`).
-
-Of the GPU a running request holds ``ceil(tokens / chunk)`` chunks. Those that are blocks of the cache are pinned;
-the others (a partial last block, the answer, copies of what another request computes at the same time) are
-held back from the tier's capacity.
 """
 
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
-from kvbench.cache.events cimport INSERT, WITHDRAWN, Event, EventLog
-from kvbench.cache.flights cimport BY_COMPUTING, BY_DEMOTION, BY_PROMOTION, Filled, Flight
-from kvbench.cache.frame cimport SERVE, STORE_ONLY, Level
-from kvbench.cache.stack cimport TierStack
+from kvbench.cache.flights cimport BY_COMPUTING
+from kvbench.cache.frame cimport SERVE, STORE_ONLY
 from kvbench.cache.stacked cimport StackedTier
-from kvbench.eviction.view cimport STORED_NOW
-from kvbench.memory cimport no_memory
-from kvbench.serving.compute cimport ComputeModel
-from kvbench.serving.request cimport DECLINED_BLOCKS, LANDED, NEED_BLOCKS, READMITTED_BLOCKS, Pin, Request
-from kvbench.serving.traffic cimport Entry, Traffic, Write
-
-cdef enum:
-    MOST_LEVELS = 64
-    CAUSES = 3
+from kvbench.serving.holdings cimport MOST_LEVELS
+from kvbench.serving.request cimport DECLINED_BLOCKS, LANDED, READMITTED_BLOCKS, Pin, Request
+from kvbench.serving.shipments cimport Shipments
+from kvbench.serving.traffic cimport Entry, Write
 
 
-cdef class Observer:
-    """Hears what happens to requests; this one takes no notice."""
-
-    cdef int tell_facts(self, Request* request) except -1 nogil:
-        """The stack of the request's worker is to know what the request is."""
-        return 0
-
-    cdef int looked_up(self, Request* request) except -1 nogil:
-        """It was looked up for the first time."""
-        return 0
-
-    cdef int committed(self, Request* request) except -1 nogil:
-        """And was given its slots."""
-        return 0
-
-    cdef int changed(self) except -1 nogil:
-        """Events may have been recorded."""
-        return 0
-
-    cdef int prefill_ended(self, Request* request) except -1 nogil:
-        return 0
-
-    cdef int answer_stored(self, Request* request) except -1 nogil:
-        """The blocks of its answer were stored, after all else."""
-        return 0
-
-    cdef int ended(self, Request* request) except -1 nogil:
-        """It is done, or rejected; nobody refers to it afterwards."""
-        return 0
-
-
-cdef class Mover:
+cdef class Mover(Shipments):
     """The blocks of one worker.
 
     ``stack``        its tiers; the first one is the GPU.
@@ -70,87 +27,6 @@ cdef class Mover:
     ``share``        a request waits for the blocks that another one computes.
     ``cheaper``      what computing gets sooner is not loaded.
     """
-
-    def __cinit__(self, TierStack stack, Traffic traffic, Observer observer, ComputeModel compute, *,
-                  int64_t block_tokens, list chunk_bytes, list reads, list writes, EventLog log=None,
-                  bint share=False, bint cheaper=False):
-        cdef int32_t t
-        if not stack.timed:
-            raise ValueError("the stack keeps no time")
-        if not 0 < stack.levels <= MOST_LEVELS:
-            raise ValueError(f"{stack.levels} tiers")
-        self.stack = stack
-        self.traffic = traffic
-        self.observer = observer
-        self.compute = compute
-        self.log = log
-        self.worker = stack.worker
-        self.block_tokens = block_tokens
-        self.chunk_tokens = block_tokens * stack.level[0].multiple
-        self.ranks = stack.level[0].ranks
-        self.share = share
-        self.cheaper = cheaper
-        self.chunk_bytes = <int64_t*>calloc(stack.levels, sizeof(int64_t))
-        self.reads = <int32_t*>calloc(stack.levels, sizeof(int32_t))
-        self.writes_to = <int32_t*>calloc(stack.levels, sizeof(int32_t))
-        if self.chunk_bytes == NULL or self.reads == NULL or self.writes_to == NULL:
-            no_memory("mover", stack.levels)
-        for t in range(stack.levels):
-            self.chunk_bytes[t] = chunk_bytes[t]
-            self.reads[t] = reads[t]
-            self.writes_to[t] = writes[t]
-
-    def __dealloc__(self):
-        free(self.chunk_bytes)
-        free(self.reads)
-        free(self.writes_to)
-
-    cdef PyObject* gpu_at(self, int32_t rank) noexcept nogil:
-        return self.stack.level[0].places[rank].tier
-
-    # -- room ----------------------------------------------------------------------------------
-
-    cdef int64_t chunks_for(self, int64_t tokens) noexcept nogil:
-        """Chunks of the GPU that so many tokens take."""
-        return (tokens + self.chunk_tokens - 1) // self.chunk_tokens
-
-    cdef bint fits_ever(self, int64_t tokens) noexcept nogil:
-        """Whether so many tokens fit into an empty GPU."""
-        cdef PyObject* gpu = self.gpu_at(0)
-        return not (<StackedTier>gpu).limited or (
-            self.chunks_for(tokens) <= (<StackedTier>gpu).limit + (<StackedTier>gpu).held_back
-        )
-
-    cdef int64_t held_tokens(self) noexcept nogil:
-        """Tokens of all chunks that requests hold."""
-        cdef PyObject* gpu = self.gpu_at(0)
-        return (<int64_t>(<StackedTier>gpu).pinned + (<StackedTier>gpu).held_back) * self.chunk_tokens
-
-    cdef int64_t capacity_tokens(self) noexcept nogil:
-        """Tokens that fit; 0 without bound."""
-        cdef PyObject* gpu = self.gpu_at(0)
-        if not (<StackedTier>gpu).limited:
-            return 0
-        return (<int64_t>(<StackedTier>gpu).limit + (<StackedTier>gpu).held_back) * self.chunk_tokens
-
-    cdef bint has_room(self, Request* request) noexcept nogil:
-        """Whether the request just looked up finds room for all that it is to hold, in every rank."""
-        cdef int32_t r, j, slot
-        cdef int64_t mine, unpinned
-        cdef PyObject* gpu
-        for r in range(self.ranks):
-            gpu = self.gpu_at(r)
-            if not (<StackedTier>gpu).limited:
-                continue
-            mine = unpinned = 0
-            for j in range(self.stack.level[0].chunks):
-                slot = (<StackedTier>gpu).slots[j]
-                if slot >= 0 and not (<StackedTier>gpu).flights[slot].pending:
-                    mine += 1
-                    unpinned += (<StackedTier>gpu).refs[slot] == 1
-            if self.chunks_for(request.target) - mine > (<StackedTier>gpu).limit - (<StackedTier>gpu).pinned - unpinned:
-                return False
-        return True
 
     # -- admission -----------------------------------------------------------------------------
 
@@ -246,8 +122,6 @@ cdef class Mover:
         else:
             request.times[READMITTED_BLOCKS] += self.stack.hit
         self.stack.commit()
-        if request.fresh:
-            self.observer.committed(request)
         request.computed = min(self.stack.hit * self.block_tokens, request.target - 1)
         request.held_chunks = self.chunks_for(request.target)
         self.pin_gpu(request)
@@ -258,297 +132,9 @@ cdef class Mover:
             before = (<StackedTier>gpu).evicted
             (<StackedTier>gpu).hold_back(<int32_t>(request.held_chunks - self.pins_in(request, gpu)))
             self.stack.evicted += ((<StackedTier>gpu).evicted - before) * self.stack.level[0].multiple
+        if request.fresh:
+            self.observer.committed(request)
         return self.depart_filled(NULL)
-
-    cdef int32_t pins_in(self, const Request* request, PyObject* tier) noexcept nogil:
-        """Chunks of a store that the request has pinned."""
-        cdef int32_t k, count = 0
-        for k in range(request.pin_count):
-            count += request.pins[k].tier == tier
-        return count
-
-    cdef int pin_gpu(self, Request* request) except -1 nogil:
-        """Pin the request's blocks in the GPU; those that have a slot since just now are under way."""
-        cdef Level* level = &self.stack.level[0]
-        cdef int32_t r, j, slot, cause, last
-        cdef PyObject* gpu
-        for r in range(self.ranks):
-            gpu = self.gpu_at(r)
-            for j in range(level.chunks):
-                slot = (<StackedTier>gpu).slots[j]
-                cause = LANDED
-                if slot <= STORED_NOW:
-                    slot = STORED_NOW - slot
-                    last = (j + 1) * level.multiple - 1
-                    cause = BY_PROMOTION if last < self.stack.hit and self.stack.credit[last] > 0 else BY_COMPUTING
-                if slot < 0 or not (<StackedTier>gpu).holds(slot, level.keys[j]):
-                    continue
-                if cause == LANDED and (<StackedTier>gpu).flights[slot].pending:
-                    continue  # another request is computing it: this one has a copy of its own
-                (<StackedTier>gpu).pin_slot(slot)
-                self.add_pin(&request.pins, &request.pin_count, &request.pin_room, gpu, slot, j, cause)
-                if cause != LANDED:
-                    (<StackedTier>gpu).depart(slot)
-            (<StackedTier>gpu).filled_count = 0
-        return 0
-
-    cdef int pin_sources(self, Request* request) except -1 nogil:
-        """Pin what lower tiers deliver until it has been read."""
-        cdef Level* level
-        cdef int32_t t, r, j, slot
-        cdef PyObject* tier
-        for t in range(1, self.stack.levels):
-            level = &self.stack.level[t]
-            if level.delivered == 0:
-                continue
-            for r in range(level.ranks):
-                tier = level.places[r].tier
-                for j in range(level.chunks):
-                    slot = (<StackedTier>tier).slots[j]
-                    if slot >= 0 and (<StackedTier>tier).holds(slot, level.keys[j]) and self.stack.delivered_by(t, j):
-                        (<StackedTier>tier).pin_slot(slot)
-                        self.add_pin(
-                            &request.sources, &request.source_count, &request.source_room, tier, slot, j, LANDED
-                        )
-        return 0
-
-    cdef int add_pin(self, Pin** pins, int32_t* count, int32_t* room, PyObject* tier, int32_t slot, int32_t chunk,
-                     int32_t cause) except -1 nogil:
-        cdef Pin* grown
-        if count[0] == room[0]:
-            grown = <Pin*>realloc(pins[0], (2 * room[0] + 32) * sizeof(Pin))
-            if grown == NULL:
-                no_memory("request", room[0])
-            pins[0] = grown
-            room[0] = 2 * room[0] + 32
-        pins[0][count[0]].tier = tier
-        pins[0][count[0]].slot = slot
-        pins[0][count[0]].chunk = chunk
-        pins[0][count[0]].cause = cause
-        count[0] += 1
-        return 0
-
-    # -- what the operation at hand set going --------------------------------------------------
-
-    cdef int depart_filled(self, Request* request) except -1 nogil:
-        """Blocks that were given slots in lower tiers are on their way there from now on."""
-        cdef int32_t writes[CAUSES]
-        cdef int32_t t, cause
-        cdef Write* record
-        for t in range(1, self.stack.levels):
-            for cause in range(CAUSES):
-                writes[cause] = -1
-            for r in range(self.stack.level[t].ranks):
-                self.depart_below(self.stack.level[t].places[r].tier, t, writes)
-            for cause in range(CAUSES):
-                if writes[cause] < 0:
-                    continue
-                record = &self.traffic.writes[writes[cause]]
-                record.request = NULL
-                record.level = t
-                record.cause = cause
-                record.worker = self.worker
-                if cause == BY_DEMOTION or request == NULL:
-                    self.start_write(writes[cause])
-                else:
-                    record.request = request
-                    record.next = request.writes
-                    request.writes = writes[cause]
-        return self.withdraw_events()
-
-    cdef int depart_below(self, PyObject* tier, int32_t level, int32_t* writes) except -1 nogil:
-        cdef int32_t positions[CAUSES]
-        cdef int32_t k
-        cdef Filled* filled
-        for k in range(CAUSES):
-            positions[k] = 0
-        for k in range((<StackedTier>tier).filled_count):
-            filled = &(<StackedTier>tier).filled[k]
-            if not (<StackedTier>tier).holds(filled.slot, filled.key) or (<StackedTier>tier).flights[filled.slot].pending:
-                continue  # it has left again in the same operation
-            if filled.cause == BY_DEMOTION and self.writes_to[level] < 0:
-                continue
-            (<StackedTier>tier).depart(filled.slot)
-            (<StackedTier>tier).pin_slot(filled.slot)
-            if writes[filled.cause] < 0:
-                writes[filled.cause] = self.traffic.new_write()
-            self.traffic.add_slot(
-                writes[filled.cause], tier, filled.slot, (<StackedTier>tier).facts[filled.slot].depth, positions[filled.cause]
-            )
-            positions[filled.cause] += 1
-        (<StackedTier>tier).filled_count = 0
-        return 0
-
-    cdef int withdraw_events(self) except -1 nogil:
-        """INSERTs tell of blocks that lookups find: those of pending ones are recorded when they land."""
-        cdef int64_t i
-        cdef int32_t r, slot
-        cdef Event* event
-        cdef Level* level
-        cdef PyObject* tier
-        cdef bint any = False
-        if self.log is None:
-            return 0
-        for i in range(self.mark, self.log.size):
-            event = &self.log.events[i]
-            if event.kind != INSERT:
-                continue
-            level = &self.stack.level[event.tier]
-            for r in range(level.ranks):
-                tier = level.places[r].tier
-                if (<StackedTier>tier).store != event.store:
-                    continue
-                slot = (<StackedTier>tier).table.find(event.key)
-                if slot >= 0 and (<StackedTier>tier).flights[slot].pending:
-                    (<StackedTier>tier).hush(slot)
-                    event.kind = WITHDRAWN
-                    any = True
-        if any:
-            self.log.withdraw(self.mark, self.worker)
-        self.mark = self.log.size
-        return 0
-
-    cdef int settle(self) except -1 nogil:
-        """After each operation: writes whose source is gone are lost, and everybody hears of the events."""
-        self.lose_unwritten()
-        return self.observer.changed()
-
-    cdef int lose_unwritten(self) except -1 nogil:
-        cdef int32_t r, k
-        cdef PyObject* gpu
-        for r in range(self.ranks):
-            gpu = self.gpu_at(r)
-            for k in range((<StackedTier>gpu).lost_count):
-                self.lose((<StackedTier>gpu).lost[k])
-            (<StackedTier>gpu).lost_count = 0
-        return 0
-
-    cdef int lose(self, uint64_t key) except -1 nogil:
-        """A block left the GPU while it was being written: where it has not been written by now, it is lost. (A
-        chunk of several blocks is, with the last one of them, which is the one that goes first.)"""
-        cdef int32_t t, r, k, slot, write
-        cdef Level* level
-        cdef Write* record
-        cdef Entry* entry
-        cdef PyObject* tier
-        for t in range(1, self.stack.levels):
-            level = &self.stack.level[t]
-            for r in range(level.ranks):
-                tier = level.places[r].tier
-                slot = (<StackedTier>tier).table.find(key)
-                if slot < 0 or not (<StackedTier>tier).flights[slot].pending:
-                    continue
-                write = (<StackedTier>tier).flights[slot].write
-                record = &self.traffic.writes[write]
-                if record.worker != self.worker or record.cause == BY_DEMOTION or record.handle < 0:
-                    continue
-                for k in range(record.count):
-                    entry = &record.entries[k]
-                    if entry.tier != tier or entry.slot != slot:
-                        continue
-                    entry.slot = -1
-                    (<StackedTier>tier).worker = self.worker
-                    if self.traffic.transfers.moved(record.handle, self.traffic.clock.now_ns) >= (
-                        (entry.position + 1) * self.chunk_bytes[t]
-                    ):
-                        (<StackedTier>tier).land(slot)
-                        (<StackedTier>tier).unpin_slot(slot)
-                    else:
-                        (<StackedTier>tier).abandon(slot, 1)
-                        self.traffic.lost_chunks += 1
-                    break
-        return 0
-
-    # -- transfers -----------------------------------------------------------------------------
-
-    cdef int start_fetch(self, Request* request) except -1 nogil:
-        """Read what lower tiers deliver of the request that was just taken."""
-        cdef int32_t t
-        cdef Level* level
-        request.moves = 0
-        for t in range(1, self.stack.levels):
-            level = &self.stack.level[t]
-            if level.read_chunks and self.reads[t] >= 0:
-                self.traffic.transfers.start(
-                    self.reads[t], level.read_chunks * self.chunk_bytes[t], level.reads, <int64_t>request,
-                    self.traffic.clock.now_ns,
-                )
-                request.moves += 1
-        if request.moves == 0:
-            self.fetch_ended(request)
-        return 0
-
-    cdef int fetch_ended(self, Request* request) except -1 nogil:
-        """All of it is in the GPU."""
-        cdef int32_t k
-        for k in range(request.source_count):
-            (<StackedTier>request.sources[k].tier).unpin_slot(request.sources[k].slot)
-        request.source_count = 0
-        for k in range(request.pin_count):
-            if request.pins[k].cause == BY_PROMOTION:
-                (<StackedTier>request.pins[k].tier).land(request.pins[k].slot)
-                request.pins[k].cause = LANDED
-        return self.start_writes(request, BY_PROMOTION)
-
-    cdef int start_writes(self, Request* request, int cause) except -1 nogil:
-        """Write to lower tiers what was computed or fetched for the request."""
-        cdef int32_t write = request.writes, after
-        while write >= 0:
-            after = self.traffic.writes[write].next
-            if self.traffic.writes[write].cause == cause and self.traffic.writes[write].handle < 0:
-                self.start_write(write)
-            write = after
-        return 0
-
-    cdef int start_write(self, int32_t write) except -1 nogil:
-        cdef Write* record = &self.traffic.writes[write]
-        if self.writes_to[record.level] < 0 or record.length == 0:
-            return self.write_ended(write)
-        self.note_reads(record, 1)
-        record.handle = self.traffic.transfers.start(
-            self.writes_to[record.level], record.length * self.chunk_bytes[record.level], 1,
-            (<int64_t>write << 1) | 1, self.traffic.clock.now_ns,
-        )
-        return 0
-
-    cdef int write_ended(self, int32_t write) except -1 nogil:
-        """It is where it belongs."""
-        cdef Write* record = &self.traffic.writes[write]
-        self.traffic.land_write(write)
-        if record.handle >= 0:
-            self.note_reads(record, -1)
-        if record.request != NULL:
-            self.unlink_write(record.request, write)
-        self.traffic.drop_write(write)
-        return 0
-
-    cdef void unlink_write(self, Request* request, int32_t write) noexcept nogil:
-        cdef int32_t* link = &request.writes
-        while link[0] != write:
-            link = &self.traffic.writes[link[0]].next
-        link[0] = self.traffic.writes[write].next
-
-    cdef int note_reads(self, const Write* record, int32_t by) except -1 nogil:
-        """The blocks in the GPU that a write reads from."""
-        cdef int32_t k, slot
-        cdef uint64_t key
-        cdef Flight* flight
-        cdef PyObject* gpu
-        cdef PyObject* tier
-        if record.cause == BY_DEMOTION:
-            return 0
-        for k in range(record.count):
-            if record.entries[k].slot < 0:
-                continue
-            tier = record.entries[k].tier
-            gpu = self.gpu_above(tier, record.level)
-            key = (<StackedTier>tier).keys[record.entries[k].slot]
-            slot = (<StackedTier>gpu).table.find(key)
-            if slot < 0:
-                continue
-            flight = &(<StackedTier>gpu).flights[slot]
-            flight.reads = max(flight.reads + by, 0)  # 0: evicted, and stored again since
-        return 0
 
     cdef int land_computed(self, Request* request) except -1 nogil:
         """What the request has computed is visible."""
@@ -643,21 +229,16 @@ cdef class Mover:
             after = record.next
             record.request = NULL
             if record.handle < 0:
+                record.length = 0
                 for k in range(record.count):
                     entry = &record.entries[k]
                     if (entry.chunk + 1) * self.block_tokens * self.stack.level[record.level].multiple > request.computed:
                         (<StackedTier>entry.tier).worker = self.worker
                         (<StackedTier>entry.tier).abandon(entry.slot, 1)
                         entry.slot = -1
+                    else:
+                        record.length = max(record.length, entry.position + 1)
                 self.start_write(write)
             write = after
         request.writes = -1
         return self.settle()
-
-    cdef PyObject* gpu_above(self, PyObject* tier, int32_t level) noexcept nogil:
-        """The store of the GPU that gives a store below its blocks."""
-        cdef int32_t r
-        for r in range(min(self.ranks, self.stack.level[level].ranks)):
-            if self.stack.level[level].places[r].tier == tier:
-                return self.gpu_at(r)
-        return self.gpu_at(0)

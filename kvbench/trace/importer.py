@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvbench.trace.columns import Int64s
+    from kvbench.trace.limit import PromptLimit
     from kvbench.trace.members import ImportSource
     from kvbench.trace.validate import OnError
 
@@ -85,14 +86,16 @@ def guess_format(
     """The one of ``formats`` (name, format) that all files of ``source`` look like.
 
     Give the same :class:`Members` to :func:`import_trace` where the source can be read only once.
-    Raises TraceError if a file looks like none or several, or two files look like different ones.
+    A file without content among others has no rows, and says nothing. Raises TraceError if a file looks
+    like none or several, or two files look like different ones, or all are empty.
     """
     members = _members(source)
     first: tuple[str, TraceFormat] | None = None
+    name = ""
     for lines in members:
-        head = lines.head()
+        head, name = lines.head(), lines.name
         if not head.strip():
-            raise TraceError(f"{lines.name}: is empty")
+            continue
         found = [(name, candidate) for name, candidate in formats if candidate.sniff(head, lines.name)]
         if len(found) != 1:
             if not found and is_trace(head):
@@ -106,7 +109,8 @@ def guess_format(
                 "import them one by one, or say with --format what they all are"
             )
         first = found[0]
-    assert first is not None
+    if first is None:
+        raise TraceError(f"{name}: is empty")
     return first
 
 
@@ -121,6 +125,7 @@ def import_trace(
     strict_order: bool = False,
     normalise_time: bool = False,
     shared_ids: bool = False,
+    limit: PromptLimit | None = None,
     force: bool = False,
 ) -> ImportReport:
     """Read ``source`` as ``format`` and write it to ``output`` (``.arrow`` or ``.parquet``).
@@ -130,8 +135,9 @@ def import_trace(
     shifts arrivals so that the earliest is 0, and lets them be negative before. Block ids are
     renumbered 0 … U-1 in first-seen order; ``keep_ids`` keeps the old ones in ``original_ids``. Ids
     whose scope is the file are kept apart by member unless ``shared_ids``. ``block_tokens`` overrides
-    the format's block size. Memory is bounded whatever the number of rows, but for the numbers of
-    the ids (16 bytes a distinct block) and what a format remembers of sessions.
+    the format's block size; ``limit`` is for prompts that are too long. Memory is bounded whatever
+    the number of rows, but for the numbers of the ids (16 bytes a distinct block) and what a format
+    remembers of sessions.
 
     Raises TraceError for a bad source, OutputError for an output that cannot be written; then no
     output is left.
@@ -145,12 +151,16 @@ def import_trace(
     log = ReadLog(skip=on_error == "skip", any_origin=normalise_time or format.absolute_times)
     apart = len(members) > 1 and not shared_ids
     with Spool(Path(output).parent) as spool:
-        intake = Intake(format, log, spool, block_tokens=block_tokens, strict_order=strict_order, tag_members=apart)
+        intake = Intake(
+            format, log, spool, block_tokens=block_tokens, strict_order=strict_order, tag_members=apart, limit=limit
+        )
         for lines in members:
             if not format.reads_tables and is_trace(lines.head()):
                 raise _is_no_foreign_trace(lines.name)
             intake.read(lines)
             lines.finish()
+        if limit is not None and (note := limit.note()):
+            log.notes.append(note)
         return _write(intake, members, log, spool, Path(output), keep_ids=keep_ids, apart=apart, force=force)
 
 

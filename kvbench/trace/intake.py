@@ -21,6 +21,7 @@ from kvbench.trace.validate import BatchValidator
 if TYPE_CHECKING:
     from kvbench.trace.columns import Int64s
     from kvbench.trace.formats.text import Lines
+    from kvbench.trace.limit import PromptLimit
     from kvbench.trace.spool import Spool
     from kvbench.trace.validate import OnError
 
@@ -43,6 +44,7 @@ class Intake:
 
     ``block_tokens``  instead of what the format says.
     ``strict_order``  an arrival before that of the row before is an error.
+    ``limit``         the most tokens of a prompt.
     ``tag_members``   rows get the number of their member in :data:`MEMBER_COLUMN`.
     """
 
@@ -55,6 +57,7 @@ class Intake:
         block_tokens: int | None = None,
         strict_order: bool = False,
         tag_members: bool = False,
+        limit: PromptLimit | None = None,
     ) -> None:
         self.facts: TraceFacts | None = None
         self.lacking = 0
@@ -64,6 +67,7 @@ class Intake:
         self._block_tokens = block_tokens
         self._strict_order = strict_order
         self._tag_members = tag_members
+        self._limit = limit
         self._members = 0
         self._last_ns: int | None = None
         self._ids: str | None = None
@@ -86,7 +90,7 @@ class Intake:
                 else:
                     row_numbers = np.arange(rows + 1, rows + 1 + piece.num_rows)
                 rows += piece.num_rows
-                self._take(piece, row_numbers, lines.name, validator)
+                self._take(piece, row_numbers, lines.name, validator, facts)
         self._members += 1
 
     def finish(self) -> str | None:
@@ -107,13 +111,17 @@ class Intake:
         self.facts = facts
         return facts
 
-    def _take(self, piece: pa.RecordBatch, row_numbers: Int64s, name: str, validator: BatchValidator) -> None:
+    def _take(
+        self, piece: pa.RecordBatch, row_numbers: Int64s, name: str, validator: BatchValidator, facts: TraceFacts
+    ) -> None:
         batch, failures = conform(piece, normalise_schema(piece.schema, name), name)
         batch = _without_empty_columns(batch)
         checked = _at_zero(batch) if self._log.any_origin else batch
         bad = validator.check(checked, failures, row_numbers)
         if bad is not None:
             batch, row_numbers = batch.filter(pa.array(~bad)), row_numbers[~bad]
+        if self._limit is not None:
+            batch, row_numbers = self._limit.applied(batch, row_numbers, name, facts, self._log)
         if batch.num_rows == 0:
             return
         self._look_for_ids(batch, row_numbers, name)

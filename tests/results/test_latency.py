@@ -105,7 +105,8 @@ def test_every_request_has_one_status_and_a_run_without_requests_has_no_figures(
     requests = totals.record(facts(0))["requests"]
     assert requests == {"arrived": 3, "done": 1, "rejected": 1, "unfinished": 1, "not_counted": 1}
     assert sum(totals.statuses.values()) == 4
-    assert totals.rejected_examples == ["request 2 needs 9,000 GPU blocks"]
+    assert totals.rejected_examples(None) == ["request 2 needs 9,000 GPU blocks"]
+    assert totals.rejected_examples(800) == ["request 2 needs 9,000 GPU blocks, and a worker has 800"]
     empty = record_of([])
     assert {empty[f"{name}_ns"]["p99"] for name in LATENCIES} == {None}
     assert empty["throughput"]["requests_per_s"] is None

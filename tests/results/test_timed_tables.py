@@ -143,7 +143,7 @@ def test_the_summary_has_every_request_once_and_equal_runs_give_equal_bytes(tmp_
     requests = result.summary["requests"]
     assert requests["arrived"] == requests["done"] + requests["rejected"] + requests["unfinished"] == REQUESTS
     assert requests["counted"] == REQUESTS - 1, "the rejected one was never looked up"
-    assert requests["rejected_examples"] == ["request 3 needs 500 GPU blocks"]
+    assert requests["rejected_examples"] == ["request 3 needs 500 GPU blocks, and a worker has 400"]
     files = [(tmp_path / f"{name}.parquet").read_bytes() for name in ("requests", "timeline")]
     again, _ = timed_replay(tmp_path)
     assert msgspec.json.encode(again.summary) == msgspec.json.encode(result.summary)

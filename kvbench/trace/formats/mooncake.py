@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
+from kvbench.trace.formats.fields import json_keys
 from kvbench.trace.formats.mooncake_plain import plain_batch
 from kvbench.trace.formats.text import numbered
 from kvbench.trace.schema import TraceFacts, make_schema
@@ -49,6 +50,7 @@ IGNORED_FIELDS = (
     "tool_events",
     "type",
 )
+OTHER_FORMATS_KEYS = {"chat_id", "block_size", "request", "response", "choices", "spans", "conversation", "input"}
 MAX_ID = 2**64 - 1
 MAX_NS = 2**63 - 1
 LIMITS = {"priority": (-(2**31), 2**31 - 1), "input_length": (0, MAX_TOKENS), "output_length": (0, MAX_TOKENS)}
@@ -116,9 +118,10 @@ class MooncakeFormat(TraceFormat):
             return False
         except msgspec.DecodeError:
             # The first line may be longer than the head.
-            return bool(re.match(rb'\s*\{.*"(timestamp|hash_ids|input_length)"\s*:', head)) and b'"chat_id"' not in head
-        # Of a field that nobody knows, reading says more than guessing can; chat_id is another format's.
-        if not isinstance(row, dict) or "chat_id" in row:
+            keys = json_keys(head)
+            return bool({"timestamp", "hash_ids", "input_length"} & keys) and not OTHER_FORMATS_KEYS & keys
+        # Of a field that nobody knows, reading says more than guessing can.
+        if not isinstance(row, dict) or OTHER_FORMATS_KEYS & set(row):
             return False
         return bool({"input_length", "input_tokens", *TEXT_FIELDS} & set(row)) and bool(
             {"timestamp", "created_time"} & set(row)
