@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def test_rows_come_back_by_arrival_whatever_the_runs(batches: list[list[int]], r
     order = sorted(range(len(flat)), key=flat.__getitem__)
     assert [row["row"] for row in found] == order
     assert [row["arrival_ns"] for row in found] == sorted(flat)
-    assert spool.steps_back == sum(after < before for before, after in zip(flat, flat[1:], strict=False))
+    assert spool.steps_back == sum(after < before for before, after in pairwise(flat))
     assert (spool.rows, spool.earliest_ns, spool.latest_ns) == (len(flat), min(flat, default=0), max(flat, default=0))
     for row in found:
         assert row.get("ids") in (None, [row["row"]] * (row["row"] % 3))
