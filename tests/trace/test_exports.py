@@ -71,7 +71,7 @@ def read_back(path: Path, output: Path, note: str = "") -> pa.Table:
     return table_of(output)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(mooncake_rows())
 def test_mooncake_csv_parquet_and_arrow_give_back_the_table_that_was_exported(rows: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -211,7 +211,7 @@ JSON_LINES = st.lists(
 
 
 @given(JSON_LINES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_what_is_taken_for_usual_rows_is_json_with_the_same_values(text):
     batch = plain_batch(text.encode(), 1)
     if batch is None:

@@ -23,7 +23,7 @@ def batch(arrivals: list[int], start: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=12), st.sampled_from([1, 200, 10**6]))
 def test_rows_come_back_by_arrival_whatever_the_runs(batches: list[list[int]], run_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
