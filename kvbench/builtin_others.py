@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvbench.builtin_id_formats import id_formats
-from kvbench.builtin_texts import text_formats
+from kvbench.builtin_texts import TOKEN_PARAMS, text_formats
 from kvbench.hookspecs import hookimpl
 from kvbench.specs import CommandSpec, Param, TraceFormatSpec, WorkloadSpec
 
@@ -75,8 +75,16 @@ def kvbench_trace_formats() -> Iterator[TraceFormatSpec]:
     yield TraceFormatSpec(
         "mooncake",
         "kvbench.trace.formats.mooncake:MooncakeFormat",
-        "JSON lines with timestamp, input_length, output_length, hash_ids",
+        "JSON lines with timestamp, input_length, output_length, hash_ids; text_input with a rule for its tokens",
+        params=TOKEN_PARAMS,
         source="kvcache-ai/Mooncake, FAST'25 release; extras of AIPerf and Dynamo",
+    )
+    yield TraceFormatSpec(
+        "mooncake-delta",
+        "kvbench.trace.formats.mooncake_delta:MooncakeDeltaFormat",
+        "the same, but later rows of a session hold the new part of the prompt only; never guessed",
+        params=(Param("block_tokens", int, 512, "tokens of the blocks that ids stand for", minimum=1, maximum=1e9),),
+        source="ai-dynamo/dynamo --trace-format mooncake-delta; AIPerf's sessions",
     )
     yield from id_formats()
     yield from text_formats()

@@ -169,3 +169,15 @@ def run_benchmark(made: type[Any], method: str) -> None:
             assert result >= 0
         if hasattr(benchmark, "teardown"):
             benchmark.teardown(*values)
+
+
+@pytest.mark.usefixtures("suite")
+def test_the_import_is_measured_beside_msgspec(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module("benchmarks.import_peers")
+    monkeypatch.setattr(module, "peak_bytes", lambda source, output: source.stat().st_size)
+    assert module.main(["--rows", "50", "--times", "1", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert set(figures) == {"dense", "any", "sorted", "shuffled"}
+    assert all(figure > 0 for figures_of in figures.values() for figure in figures_of.values())

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kvbench.plugins import Registry
     from kvbench.specs import Spec
 
+MLPERF = "mlperf-io"
+EXPORTS = ("aiperf", "arrow", "csv", "libcachesim", "mooncake", "parquet", MLPERF)
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".tgz")
 
 
@@ -121,6 +123,44 @@ def _default_output(sources: tuple[str, ...]) -> Path:
     if len(sources) > 1 or sources[0] == "-" or set(sources[0]) & set("*?["):
         raise click.UsageError("give the output a name with --output, for the source has not one name")
     return Path(_stem(Path(sources[0].rstrip("/")).name) + ".arrow")
+
+
+@trace.command(
+    epilog="""\b
+Examples:
+  kvbench trace export conversation.arrow --to mooncake -o conversation.jsonl
+  kvbench trace export conversation.arrow --to libcachesim -o conversation.oracleGeneral
+  kvbench trace export events.parquet --to mlperf-io -o io.csv"""
+)
+@click.argument("source", metavar="TRACE")
+@click.option("--to", type=click.Choice(EXPORTS), required=True, help="The form to write.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="What to write.")
+@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what TRACE says.")
+@click.option("--block-bytes", type=click.IntRange(min=1), metavar="N", help="Bytes of a block, for mlperf-io.")
+@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
+def export(source: str, to: str, output: Path, block_tokens: int | None, block_bytes: int | None, force: bool) -> None:
+    """Write TRACE as what other tools read.
+
+    Ids are written exactly; those of the source where the import kept them (--keep-ids). What a form cannot
+    carry is told, and where it would make another trace of it, refused. For mlperf-io TRACE is the log that
+    kvbench replay --events wrote.
+    """
+    if to == MLPERF:
+        from kvbench.events.mlperf import export_io_log
+
+        if block_tokens is not None:
+            raise click.UsageError(f"--block-tokens has no effect with --to {MLPERF}")
+        count = export_io_log(source, output, block_bytes=block_bytes, force=force)
+        click.echo(f"wrote {output}: {count:,} reads and writes")
+        return
+    from kvbench.trace.exports import export_trace
+
+    if block_bytes is not None:
+        raise click.UsageError(f"--block-bytes has no effect without --to {MLPERF}")
+    report = export_trace(source, output, to=to, block_tokens=block_tokens, force=force)
+    for note in report.notes:
+        click.echo(f"note: {note}")
+    click.echo(f"wrote {output}: {report.rows:,} rows")
 
 
 @trace.command(epilog="Example: kvbench trace inspect conversation.arrow")

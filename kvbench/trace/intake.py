@@ -15,7 +15,7 @@ from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
 from kvbench.trace.numbering import MEMBER_COLUMN
 from kvbench.trace.recut import split
 from kvbench.trace.rejects import MAX_EXAMPLES
-from kvbench.trace.schema import COLUMN_BY_NAME, TraceFacts, id_column, make_schema, normalise_schema
+from kvbench.trace.schema import COLUMN_BY_NAME, TraceFacts, id_column, normalise_schema
 from kvbench.trace.validate import BatchValidator
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ class Intake:
     def _take(
         self, piece: pa.RecordBatch, row_numbers: Int64s, name: str, validator: BatchValidator, facts: TraceFacts
     ) -> None:
+        piece = _without_empty_columns(piece)
         batch, failures = conform(piece, normalise_schema(piece.schema, name), name)
-        batch = _without_empty_columns(batch)
         checked = _at_zero(batch) if self._log.any_origin else batch
         bad = validator.check(checked, failures, row_numbers)
         if bad is not None:
@@ -166,12 +166,10 @@ def _difference(one: TraceFacts, other: TraceFacts) -> str:
 
 def _without_empty_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """``batch`` without the optional columns that hold nothing."""
-    keep = {
-        name
-        for name in batch.schema.names
-        if COLUMN_BY_NAME[name].required or batch.column(name).null_count < batch.num_rows
-    }
-    return batch if len(keep) == batch.num_columns else batch.select(make_schema(keep).names)
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    empty = {name for name, column in columns if column.null_count == batch.num_rows}
+    drop = [name for name in empty if name in COLUMN_BY_NAME and not COLUMN_BY_NAME[name].required]
+    return batch.drop_columns(drop) if drop else batch
 
 
 def _at_zero(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -69,3 +69,6 @@ class Import:
 
     def time_import(self):
         self.import_trace(self.source, self.source.with_suffix(".arrow"), format=self.format, force=True)
+
+    def peakmem_import(self):
+        self.time_import()

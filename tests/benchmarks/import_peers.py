@@ -109,16 +109,16 @@ def measure(rows: int, times: int) -> dict[str, dict[str, float]]:
     return figures
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     figures = measure(given.rows, given.times)
     if given.json:
         print(json.dumps(figures, indent=2))
-        return
+        return 0
     for ids in ("dense", "any"):
         of = figures[ids]
         print(
@@ -128,7 +128,8 @@ def main() -> None:
     for order in ("sorted", "shuffled"):
         once, four = (figures[order][name] / 2**20 for name in ("once_bytes", "four_times_bytes"))
         print(f"{order:>8} rows: peak {once:,.0f} MiB, of four times as many rows {four:,.0f} MiB")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -48,6 +48,7 @@ def test_every_command_has_help_that_ends_in_an_example(cli: Cli) -> None:
         ["replay"],
         ["plugins"],
         ["trace", "import"],
+        ["trace", "export"],
         ["trace", "inspect"],
         ["trace", "make"],
         ["keys", "check"],

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ReadLog
-from kvbench.trace.formats.mooncake import IGNORED_FIELDS, MooncakeFormat
+from kvbench.trace.formats.mooncake import MooncakeFormat
+from kvbench.trace.formats.mooncake_line import IGNORED_FIELDS
+from kvbench.trace.formats.mooncake_plain import plain_batch
 from kvbench.trace.formats.text import Lines
 from kvbench.trace.schema import COLUMN_BY_NAME
 
@@ -121,6 +125,18 @@ BAD = {
     "wide token": (GOOD | {"output_token_ids": [2**32]}, r"output_token_ids = 4294967296: must be from 0 to"),
     "wide priority": (GOOD | {"priority": 2**31}, r"priority = 2147483648: must be from -2147483648"),
     "ids are text": (GOOD | {"hash_ids": ["a"]}, r"hash_ids = \['a'\]: expected `int`, got `str`"),
+    "a field twice": (
+        '{"timestamp": 1, "timestamp": 2, "input_length": 5}',
+        r"field = 'timestamp': stands twice in the line",
+    ),
+    "a field twice beside text": (
+        '{"timestamp": 1, "session_id": "\\"a", "extra": {"b": 1, "b": 2}, "input_length": 5, "input_length": 5}',
+        r"field = 'input_length': stands twice in the line",
+    ),
+    "unknown request": (
+        {"input_length": 5, "wait_for": ["r9"]},
+        r"wait_for = 'r9': is the request_id of no row before",
+    ),
     "unknown field": (GOOD | {"colour": 1}, r"field = 'colour': is unknown; known are timestamp, created_time, "),
 }
 
@@ -165,3 +181,73 @@ def test_a_later_turn_needs_a_delay_or_a_time(tmp_path):
 )
 def test_a_file_is_recognised_by_its_first_line(head, is_mooncake):
     assert MooncakeFormat().sniff(head, "t") is is_mooncake
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", " \r\n\n"])
+def test_usual_rows_and_all_others_are_read_alike(tmp_path, line_end):
+    """One unusual row sends its chunk through the reader of all JSON, which must find the same in the others."""
+    rows = [
+        '{"timestamp":0,"input_length":600,"output_length":5,"hash_ids":[0,18446744073709551615]}',
+        '{ "hash_ids" : [ 1 , 2 ] , "timestamp" : 1234.5, "input_length" : 600 }',
+        '{"timestamp": 3.000001, "input_length": 5, "output_length": null, "hash_ids": [7]}',
+        '{"timestamp": 4, "input_length": 5, "hash_ids": null}',
+        '{"timestamp": 5, "input_length": 4294967295, "hash_ids": []}',
+    ]
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(line_end.join(rows).encode())
+    usual = read(Lines(path))
+    path.write_bytes(line_end.join([*rows, '{"timestamp": 6, "input_length": 1, "session_id": "s"}']).encode())
+    assert read(Lines(path))[:-1] == usual
+    assert [row["arrival_ns"] for row in usual] == [0, 1_234_500_000, 3_000_001, 4_000_000, 5_000_000]
+    assert [row["block_ids"] for row in usual] == [[0, 2**64 - 1], [1, 2], [7], None, []]
+    assert plain_batch(path.read_bytes().split(b'{"timestamp": 6')[0], 1) is not None
+
+
+JSON_LINES = st.lists(
+    st.sampled_from(['{"timestamp":', '"input_length"', ":", ",", "{", "}", "[", "]", "1", "007", "-1", "2.5", "null"])
+    | st.sampled_from(['"hash_ids":[1,2]', '"output_length":3', '{"timestamp":1,"input_length":5}', " ", "\n", "\r"])
+    | st.integers(0, 2**65).map(str),
+    max_size=14,
+).map("".join)
+
+
+@given(JSON_LINES)
+@settings(max_examples=200, deadline=None)
+def test_what_is_taken_for_usual_rows_is_json_with_the_same_values(text):
+    batch = plain_batch(text.encode(), 1)
+    if batch is None:
+        return
+    rows = [json.loads(line) for line in text.split("\n") if line.strip(" \r")]
+    assert batch.column("block_ids").to_pylist() == [row.get("hash_ids") for row in rows]
+    assert batch.column("input_tokens").to_pylist() == [row["input_length"] for row in rows]
+    assert batch.column("output_tokens").to_pylist() == [row.get("output_length") for row in rows]
+    assert batch.column("arrival_ns").to_pylist() == [round(row["timestamp"] * 10**6) for row in rows]
+
+
+def test_an_agentic_row_comes_after_what_it_waits_for_and_its_tools(tmp_path):
+    row = {"input_length": 5}
+    rows = [
+        row | {"timestamp": 10, "request_id": "a", "session_id": "s"},
+        row | {"timestamp": 30, "request_id": "b"},
+        row | {"request_id": "c", "wait_for": ["a"], "session_id": "s", "delay": 1, "tool_wait_ms": 2.5},
+        row | {"request_id": "d", "wait_for": ["a", "b"], "tool_wait_ms": 4},
+        row | {"request_id": "e", "wait_for": "d", "timestamp": 50},
+    ]
+    log = ReadLog()
+    out = read(lines_of(tmp_path / "t.jsonl", *rows), log)
+    assert [row["arrival_ns"] for row in out] == [10_000_000, 30_000_000, 13_500_000, 34_000_000, 50_000_000]
+    assert [row["think_time_ns"] for row in out] == [None, None, 3_500_000, 4_000_000, None]
+    assert (log.estimated_arrivals, log.ignored_fields) == (2, {"wait_for": 2})
+    assert any("a trace has no such links" in note for note in log.notes)
+
+
+def test_text_becomes_tokens_where_a_rule_is_given(tmp_path):
+    rows = [{"timestamp": 0, "text_input": "abcdefgh"}, {"timestamp": 1, "text_input": "abcdefghij"}]
+    lines = lines_of(tmp_path / "t.jsonl", *rows)
+    with pytest.raises(TraceError, match=r"text_input instead.* as in --format mooncake,bytes_per_token=4"):
+        read(lines)
+    log = ReadLog()
+    first, second = (row for batch in MooncakeFormat(bytes_per_token=4).read(lines, log) for row in batch.to_pylist())
+    assert (first["input_tokens"], second["input_tokens"]) == (2, 3)
+    assert second["token_ids"][:2] == first["token_ids"]
+    assert any("a token is 4 bytes of text" in note for note in log.notes)
