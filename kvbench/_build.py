@@ -27,7 +27,7 @@ ROOT = PACKAGE.parent
 RELEASE_FLAGS = ["-O3", "-fno-strict-aliasing", "-fno-plt"]
 # A fused multiply-add rounds once where others round twice: simulated times would differ between machines.
 SAME_EVERYWHERE = ["-ffp-contract=off"]
-DEBUG_FLAGS = ["-O1", "-g", "-UNDEBUG"]
+DEBUG_FLAGS = ["-O1", "-g1", "-UNDEBUG"]  # lines are enough for a stack trace, and build faster
 SANITIZE_FLAGS = ["-fsanitize=address", "-fno-omit-frame-pointer"]
 # Cython's generated code trips these; real mistakes in the core show under -Wall without them.
 QUIET_FLAGS = ["-Wno-unused-function", "-Wno-unreachable-code", "-Wno-maybe-uninitialized"]

@@ -1,4 +1,4 @@
-"""``kvbench trace``: import, inspect, make."""
+"""``kvbench trace``: import, inspect, make, anonymize."""
 
 from __future__ import annotations
 
@@ -7,28 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvbench.cli.anonymize import anonymize
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+from kvbench.errors import ConfigError
 from kvbench.specs import TraceFormatSpec, WorkloadSpec
 
 if TYPE_CHECKING:
     from kvbench.plugins import Registry
     from kvbench.specs import Spec
 
-COMPRESSIONS = (".gz", ".zst", ".bz2")
+COMPRESSIONS = (".gz", ".zst", ".bz2", ".tgz")
 
 
 @click.group()
 def trace() -> None:
-    """Import, inspect and make traces."""
+    """Import, inspect, make and anonymize traces."""
+
+
+trace.add_command(anonymize)
 
 
 @trace.command(
     name="import",
-    epilog="Example: kvbench trace import conversation_trace.jsonl.gz -o conversation.arrow",
+    epilog="""\b
+Examples:
+  kvbench trace import conversation_trace.jsonl.gz -o conversation.arrow
+  kvbench trace import --shared-ids shard-2.jsonl shard-1.jsonl -o whole.arrow
+  zcat log.jsonl.gz | kvbench trace import --on-error skip - -o log.arrow""",
 )
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("sources", metavar="SOURCE…", nargs=-1, required=True)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Default: SOURCE's name with .arrow, here."
 )
@@ -42,30 +51,61 @@ def trace() -> None:
     show_default=True,
     help="A bad row ends the import, or is left out and counted.",
 )
-@click.option("--strict-order", is_flag=True, help="Refuse a file whose arrivals go back, instead of sorting it.")
+@click.option("--strict-order", is_flag=True, help="Refuse a source whose arrivals go back, instead of sorting it.")
+@click.option("--normalise-time", is_flag=True, help="Shift arrivals so that the earliest is 0; they may be negative.")
+@click.option(
+    "--shared-ids", is_flag=True, help="Equal ids of different files are the same blocks: the files are one trace."
+)
+@click.option("--max-input-tokens", type=int, metavar="N", help="Most tokens of a prompt.  [default: no limit]")
+@click.option(
+    "--too-long",
+    type=click.Choice(["reject", "clip"]),
+    help="A prompt with more is a bad row, or is cut.  [default: reject]",
+)
 @click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
 @click.pass_context
-def import_(ctx: click.Context, /, source: Path, output: Path | None, format_: str | None, **settings: Any) -> None:
+def import_(
+    ctx: click.Context,
+    /,
+    sources: tuple[str, ...],
+    output: Path | None,
+    format_: str | None,
+    max_input_tokens: int | None,
+    too_long: str | None,
+    **settings: Any,
+) -> None:
     """Turn a foreign trace into kvbench's Arrow (or .parquet) form.
+
+    SOURCE is a file, a folder, a glob, a tar or zip archive, an address (s3://…, https://…, hf://…; extra
+    remote), or - for standard input; plain or compressed (gzip, zstd, bzip2). Several make one trace.
 
     Rows are sorted by arrival and checked one by one; block ids are numbered anew, 0, 1, 2, … in
     first-seen order, which changes no hit and makes replays fast.
     """
-    from kvbench.trace.formats.text import Lines
     from kvbench.trace.importer import guess_format, import_trace
+    from kvbench.trace.limit import PromptLimit
+    from kvbench.trace.members import Members
 
+    if too_long is not None and max_input_tokens is None:
+        raise ConfigError(f"--too-long {too_long} has no effect without --max-input-tokens")
+    limit = None if max_input_tokens is None else PromptLimit(max_input_tokens, clip=too_long == "clip")
     registry = registry_of(ctx)
-    lines = Lines(source)
+    target = output if output is not None else _default_output(sources)
+    members = Members(sources)
     if format_ is None:
-        formats = [(spec.name, spec.load()()) for spec in registry.specs(TraceFormatSpec)]
-        name, reader = guess_format(lines, formats)
+        formats = [
+            (spec.name, spec.load()(**spec.parse_params({})))
+            for spec in registry.specs(TraceFormatSpec)
+            if not any(param.default is None and not param.optional for param in spec.params)
+        ]
+        name, reader = guess_format(members, formats)
         guessed = " (guessed)"
     else:
         name, reader = _make(registry, TraceFormatSpec, format_, "--format")
         guessed = ""
-    target = output if output is not None else Path(_stem(source.name) + ".arrow")
-    report = import_trace(lines, target, format=reader, **settings)
-    click.echo(f"{source}: {name}{guessed}, {report.rows:,} rows", nl=False)
+    report = import_trace(members, target, format=reader, limit=limit, **settings)
+    click.echo(f"{members.title}: {name}{guessed}, {report.rows:,} rows", nl=False)
+    click.echo(f" of {report.members:,} files" if report.members > 1 else "", nl=False)
     click.echo(f", {report.distinct_blocks:,} distinct blocks" if report.distinct_blocks is not None else "")
     if report.skipped:
         click.echo(f"left out: {report.skipped:,} bad rows, for example:")
@@ -74,6 +114,13 @@ def import_(ctx: click.Context, /, source: Path, output: Path | None, format_: s
     for note in report.notes:
         click.echo(f"note: {note}")
     click.echo(f"wrote {target}")
+
+
+def _default_output(sources: tuple[str, ...]) -> Path:
+    """One source's name with another suffix, in the current folder."""
+    if len(sources) > 1 or sources[0] == "-" or set(sources[0]) & set("*?["):
+        raise click.UsageError("give the output a name with --output, for the source has not one name")
+    return Path(_stem(Path(sources[0].rstrip("/")).name) + ".arrow")
 
 
 @trace.command(epilog="Example: kvbench trace inspect conversation.arrow")
@@ -139,4 +186,4 @@ def _make(registry: Registry, kind: type[Spec], choice: str, setting: str, *args
 def _stem(name: str) -> str:
     for suffix in COMPRESSIONS:
         name = name.removesuffix(suffix)
-    return Path(name).stem
+    return Path(name).stem or name

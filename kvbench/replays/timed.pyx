@@ -19,6 +19,7 @@ from kvbench.replays.order cimport Row
 from kvbench.replays.tiered cimport DECLINED_AT
 from kvbench.replays.timedframe cimport Batch, TimedFrame
 from kvbench.routing.load cimport Moment
+from kvbench.serving.batching cimport ARRIVES, CALLS, STEP_ENDS
 from kvbench.serving.clock cimport NEVER_NS, Alarm
 from kvbench.serving.holdings cimport Observer
 from kvbench.serving.request cimport (
@@ -26,7 +27,7 @@ from kvbench.serving.request cimport (
     Request, leave,
 )
 from kvbench.serving.traffic cimport Traffic
-from kvbench.serving.worker cimport ARRIVES, CALLS, STEP_ENDS, Worker
+from kvbench.serving.worker cimport Worker
 
 cdef enum:
     TURNS_BETWEEN_SIGNALS = 1 << 14

@@ -27,7 +27,8 @@ traffic.pyx  what is on its way between tiers
 holdings.pyx what requests hold of the tiers of their worker,
 shipments.pyx what is on its way between these,
 mover.pyx    and how requests take blocks and let them go
-worker.pyx   the steps of a worker, and the requests in them (request.pxd)
+batching.pyx who takes part in the steps of a worker
+worker.pyx   and how its requests come and go (request.pxd)
 
 Importing this package loads none of them; its names do, when they are first used.
 """

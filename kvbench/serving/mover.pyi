@@ -1,4 +1,3 @@
-
 from kvbench.serving.shipments import Shipments
 
 class Mover(Shipments): ...

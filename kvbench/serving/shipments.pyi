@@ -1,4 +1,3 @@
-
 from kvbench.serving.holdings import Holdings
 
 class Shipments(Holdings): ...

@@ -39,7 +39,8 @@ class IdsDatabase(TokenDatabase):
         offsets, values = list_parts(batch.column("block_ids"))
         ids = numbers(values)
         blocks = np.diff(offsets)
-        if self.facts.tail_rule == "ceil" and not keep_tails:
+        if not keep_tails:
+            # Without ids of partial blocks, too: an answer's last block is not full until its last token has KV.
             full = numbers(batch.column("input_tokens")).astype(np.int64) // (self.facts.block_tokens or 1)
             blocks = np.minimum(blocks, full)
         return KeyBatch(self._mixed(batch, ids, offsets), offsets, blocks.astype(np.int32))

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvbench.trace.anonymize import AnonymizeReport, IdKey, anonymize_trace, read_key
     from kvbench.trace.formats import TraceFormat
     from kvbench.trace.importer import ImportReport, guess_format, import_trace
     from kvbench.trace.reader import Trace, open_trace
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AnonymizeReport",
+    "IdKey",
     "ImportReport",
     "Rejected",
     "Trace",
@@ -26,13 +29,17 @@ __all__ = [
     "TraceFormat",
     "TraceWriter",
     "Workload",
+    "anonymize_trace",
     "guess_format",
     "import_trace",
     "open_trace",
+    "read_key",
 ]
 
 _HOMES = {
     "SCHEMA_VERSION": "schema",
+    "AnonymizeReport": "anonymize",
+    "IdKey": "anonymize",
     "ImportReport": "importer",
     "Rejected": "rejects",
     "Trace": "reader",
@@ -40,9 +47,11 @@ _HOMES = {
     "TraceFormat": "formats",
     "TraceWriter": "writer",
     "Workload": "synth",
+    "anonymize_trace": "anonymize",
     "guess_format": "importer",
     "import_trace": "importer",
     "open_trace": "reader",
+    "read_key": "anonymize",
 }
 
 

@@ -48,11 +48,11 @@ class View:
         return self.numbers("input_tokens").astype(np.int64), self.lists("block_ids").lengths
 
 
-def nulls(view: View) -> Iterator[Failure]:
-    """No null in a required column, in the id column, or inside a list."""
+def nulls(view: View, ids_may_lack: bool) -> Iterator[Failure]:
+    """No null in a required column, in the id column (unless ``ids_may_lack``), or inside a list."""
     for name in view.batch.schema.names:
         column = view.batch.column(name)
-        must = COLUMN_BY_NAME[name].required or name == view.ids
+        must = COLUMN_BY_NAME[name].required or (name == view.ids and not ids_may_lack)
         if must and column.null_count:
             rows = np.flatnonzero(~validity(column))
             yield Failure(rows, name, lambda _: None, lambda _: "must not be null")
@@ -99,7 +99,7 @@ def _block_counts(view: View, facts: TraceFacts, fit: FitSoFar) -> Iterator[Fail
     block_tokens = facts.block_tokens or 1
     tokens, counts = view.block_counts()
     wanted = id_count(tokens, block_tokens, facts.tail_rule)
-    rows = np.flatnonzero(counts != wanted)
+    rows = np.flatnonzero((counts != wanted) & validity(view.batch.column("block_ids")))
     if not len(rows):
         return
     tails = f"blocks of {block_tokens:,} (tails {_TAILS[facts.tail_rule]}: {facts.tail_rule})"
@@ -122,7 +122,7 @@ def _original_counts(view: View) -> Iterator[Failure]:
 def _token_counts(view: View) -> Iterator[Failure]:
     tokens = view.numbers("input_tokens").astype(np.int64)
     counts = view.lists("token_ids").lengths
-    rows = np.flatnonzero(counts != tokens)
+    rows = np.flatnonzero((counts != tokens) & validity(view.batch.column("token_ids")))
     if len(rows):
         rule = "there must be one for each input token, and input_tokens is"
         yield Failure(rows, "token_ids", lambda row: _ids(counts[row]), lambda row: f"{rule} {tokens[row]:,}")

@@ -1,37 +1,46 @@
-"""Turns a foreign trace into a version 1 file: read, sort, check, renumber ids, write."""
+"""Turns a foreign trace into a version 1 file: read, check, sort, renumber ids, write."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from blake3 import blake3
 
 from kvbench.atomic import same_file
 from kvbench.errors import OutputError, TraceError
 from kvbench.trace.blocksize import check_block_tokens
-from kvbench.trace.columns import numbers
-from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
-from kvbench.trace.formats.text import Lines
-from kvbench.trace.numbering import Numbering
+from kvbench.trace.columns import numbers, validity
+from kvbench.trace.formats import ReadLog, TraceFormat
+from kvbench.trace.intake import Intake
+from kvbench.trace.members import Members, base_name
+from kvbench.trace.numbering import MEMBER_COLUMN, Numbering
 from kvbench.trace.recut import split
-from kvbench.trace.schema import COLUMNS, TraceFacts, make_schema
+from kvbench.trace.schema import canonical_json
 from kvbench.trace.sources import is_trace
-from kvbench.trace.validate import BatchValidator, OnError
+from kvbench.trace.spool import Spool
 from kvbench.trace.writer import TraceWriter, check_output
+from kvbench.units import format_duration_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from kvbench.trace.columns import Int64s
+    from kvbench.trace.limit import PromptLimit
+    from kvbench.trace.members import ImportSource
+    from kvbench.trace.validate import OnError
 
-    ImportSource: TypeAlias = str | Path | Lines
+IMPORT_KEY = b"kvbench.import"
+"""Metadata of a trace that was imported: JSON with what :class:`ImportReport` says of the source's rows."""
 
 COARSE_TIE_SHARE = 0.1
 """From this share of equal neighbouring arrivals on, the report says that the clock was coarse."""
+
+MAX_SHIFTED_NS = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -39,45 +48,74 @@ class ImportReport:
     """What an import did.
 
     ``rows``                written.
+    ``members``             files that were read.
+    ``passed_over``         names of the files of folders and archives that were not (licences and the like).
     ``skipped``, ``skipped_examples``  bad rows left out, and the messages of the first few.
-    ``decreasing_steps``    neighbours in the file whose arrival went back; the rows were sorted.
+    ``decreasing_steps``    neighbours in the source whose arrival went back; the rows were sorted.
     ``distinct_blocks``     different block ids; None for a trace without block ids.
     ``estimated_arrivals``  rows whose arrival was worked out from an earlier turn and a delay.
+    ``shifted_ns``          taken off all arrivals, so that the earliest is 0.
     ``ignored_fields``      fields that were there and not used, with their number of rows.
-    ``notes``               sentences about facts of the file that a reader of results should know.
-    ``source_digest``       ``blake3:…`` of the source's bytes.
+    ``notes``               sentences about facts of the source that a reader of results should know.
+    ``source_digest``       ``blake3:…`` of the source's bytes; of several files, of their names and digests.
     """
 
     rows: int = 0
+    members: int = 0
+    passed_over: list[str] = field(default_factory=list)
     skipped: int = 0
     skipped_examples: list[str] = field(default_factory=list)
     decreasing_steps: int = 0
     distinct_blocks: int | None = None
     estimated_arrivals: int = 0
+    shifted_ns: int = 0
     ignored_fields: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     source_digest: str = ""
 
+    def to_metadata(self) -> dict[bytes, bytes]:
+        """What is known of the source before the rows are written, for the trace's file."""
+        later = ("distinct_blocks", "source_digest")
+        said = {name: value for name, value in dataclasses.asdict(self).items() if name not in later}
+        return {IMPORT_KEY: canonical_json(said).encode()}
 
-def guess_format(source: ImportSource, formats: Sequence[tuple[str, TraceFormat]]) -> tuple[str, TraceFormat]:
-    """The one of ``formats`` (name, format) that ``source`` looks like. Raises TraceError if none or several.
 
-    Give the same :class:`Lines` to :func:`import_trace` where the source can be read only once.
+def guess_format(
+    source: ImportSource | Sequence[ImportSource] | Members, formats: Sequence[tuple[str, TraceFormat]]
+) -> tuple[str, TraceFormat]:
+    """The one of ``formats`` (name, format) that all files of ``source`` look like.
+
+    Give the same :class:`Members` to :func:`import_trace` where the source can be read only once.
+    A file without content among others has no rows, and says nothing. Raises TraceError if a file looks
+    like none or several, or two files look like different ones, or all are empty.
     """
-    lines = _lines(source)
-    head = _foreign_head(lines)
-    if not head.strip():
-        raise TraceError(f"{lines.name}: is empty")
-    found = [(name, candidate) for name, candidate in formats if candidate.sniff(head, lines.name)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(name for name, _ in found or formats)
-    problem = "could be any of" if found else "looks like none of the known formats"
-    raise TraceError(f"{lines.name}: {problem} ({names}); say which with --format")
+    members = _members(source)
+    first: tuple[str, TraceFormat] | None = None
+    name = ""
+    for lines in members:
+        head, name = lines.head(), lines.name
+        if not head.strip():
+            continue
+        found = [(name, candidate) for name, candidate in formats if candidate.sniff(head, lines.name)]
+        if len(found) != 1:
+            if not found and is_trace(head):
+                raise _is_no_foreign_trace(lines.name)
+            names = ", ".join(name for name, _ in found or formats)
+            problem = "could be any of" if found else "looks like none of the known formats"
+            raise TraceError(f"{lines.name}: {problem} ({names}); say which with --format")
+        if first is not None and found[0][0] != first[0]:
+            raise TraceError(
+                f"{lines.name}: looks like {found[0][0]}, and the files before it like {first[0]}; "
+                "import them one by one, or say with --format what they all are"
+            )
+        first = found[0]
+    if first is None:
+        raise TraceError(f"{name}: is empty")
+    return first
 
 
 def import_trace(
-    source: ImportSource,
+    source: ImportSource | Sequence[ImportSource] | Members,
     output: str | Path,
     *,
     format: TraceFormat,
@@ -85,121 +123,144 @@ def import_trace(
     keep_ids: bool = False,
     on_error: OnError = "fail",
     strict_order: bool = False,
+    normalise_time: bool = False,
+    shared_ids: bool = False,
+    limit: PromptLimit | None = None,
     force: bool = False,
 ) -> ImportReport:
     """Read ``source`` as ``format`` and write it to ``output`` (``.arrow`` or ``.parquet``).
 
-    Rows are sorted by arrival, ties keep file order; ``strict_order`` makes a step back an error.
-    Block ids are renumbered 0 … U-1 in first-seen order; ``keep_ids`` keeps the old ones in
-    ``original_ids``. ``block_tokens`` overrides the format's block size. All rows are held in memory.
+    ``source`` is one or several of what :class:`Members` takes, in any order. Rows are sorted by
+    arrival, ties keep file order; ``strict_order`` makes a step back an error. ``normalise_time``
+    shifts arrivals so that the earliest is 0, and lets them be negative before. Block ids are
+    renumbered 0 … U-1 in first-seen order; ``keep_ids`` keeps the old ones in ``original_ids``. Ids
+    whose scope is the file are kept apart by member unless ``shared_ids``. ``block_tokens`` overrides
+    the format's block size; ``limit`` is for prompts that are too long. Memory is bounded whatever
+    the number of rows, but for the numbers of the ids (16 bytes a distinct block) and what a format
+    remembers of sessions.
 
     Raises TraceError for a bad source, OutputError for an output that cannot be written; then no
     output is left.
     """
     check_output(output)
     check_block_tokens(block_tokens)
-    lines = _lines(source)
-    if same_file(lines.path, output):
-        raise OutputError(f"{output} is the file that is imported; give another name")
-    _foreign_head(lines)
-    log = ReadLog(skip=on_error == "skip")
-    table = _collect(format, lines, log)
-    steps = _count_steps_back(table, lines.name, strict_order)
-    facts = _facts(format, lines, block_tokens)
-    validator = BatchValidator(facts, lines.name, on_error, ordered=False, rejected=log.rejected)
-    numbering = Numbering(facts, set(table.schema.names) - {ROW_COLUMN}, keep_ids)
-    report = ImportReport(decreasing_steps=steps, source_digest=lines.digest or "")
+    members = _members(source)
+    for path in members.paths:
+        if same_file(path, output):
+            raise OutputError(f"{output} is the file that is imported; give another name")
+    log = ReadLog(skip=on_error == "skip", any_origin=normalise_time or format.absolute_times)
+    apart = len(members) > 1 and not shared_ids
+    with Spool(Path(output).parent) as spool:
+        intake = Intake(
+            format, log, spool, block_tokens=block_tokens, strict_order=strict_order, tag_members=apart, limit=limit
+        )
+        for lines in members:
+            if not format.reads_tables and is_trace(lines.head()):
+                raise _is_no_foreign_trace(lines.name)
+            intake.read(lines)
+            lines.finish()
+        if limit is not None and (note := limit.note()):
+            log.notes.append(note)
+        return _write(intake, members, log, spool, Path(output), keep_ids=keep_ids, apart=apart, force=force)
+
+
+def _write(
+    intake: Intake,
+    members: Members,
+    log: ReadLog,
+    spool: Spool,
+    output: Path,
+    *,
+    keep_ids: bool,
+    apart: bool,
+    force: bool,
+) -> ImportReport:
+    """The second half of an import: what ``intake`` has put into ``spool``, sorted, renumbered, written."""
+    required = intake.finish()
+    if intake.facts is None or spool.rows == intake.lacking:
+        raise _nothing_left(members, log)
+    columns = set(spool.columns) - {MEMBER_COLUMN}
+    apart = apart and intake.facts.id_scope == "file" and "block_ids" in columns
+    digest = _digest(members)
+    facts = dataclasses.replace(intake.facts, source_name=members.title, source_digest=digest)
+    numbering = Numbering(facts, columns, keep_ids, by_member=apart)
+    if apart and not numbering.active:
+        raise TraceError(f"{members.name}: ids of answers cannot be kept apart by file; import the files one by one")
+    report = _report(members, log, spool, apart)
+    report.rows -= intake.lacking
+    report.source_digest = digest
     clock = _Clock()
-    with TraceWriter(output, numbering.schema, numbering.facts, force=force) as writer:
-        for batch in _sorted_pieces(table, by_arrival=steps > 0):
-            good = _accepted(batch, validator)
-            clock.see(good)
-            writer.write(numbering.renumbered(good))
-            report.rows += good.num_rows
-        if report.rows == 0:
-            raise _nothing_left(lines, log)
-    report.skipped, report.skipped_examples = log.rejected.count, log.rejected.examples
+    with TraceWriter(output, numbering.schema, numbering.facts, metadata=report.to_metadata(), force=force) as writer:
+        for batch in spool.batches():
+            if required is not None:
+                batch = batch.filter(pa.array(validity(batch.column(required))))
+            for piece in split(_shifted(batch, report.shifted_ns)):
+                clock.see(piece)
+                writer.write(numbering.renumbered(piece))
     report.distinct_blocks = numbering.distinct
-    report.estimated_arrivals = log.estimated_arrivals
-    report.ignored_fields = dict(sorted(log.ignored_fields.items()))
-    report.notes = [*clock.notes(), *_notes(report)]
+    report.notes = [*clock.notes(), *report.notes]
     return report
 
 
-def _lines(source: ImportSource) -> Lines:
-    return source if isinstance(source, Lines) else Lines(Path(source))
+def _members(source: ImportSource | Sequence[ImportSource] | Members) -> Members:
+    return source if isinstance(source, Members) else Members(source)
 
 
-def _foreign_head(lines: Lines) -> bytes:
-    """The first bytes of a foreign trace. Raises TraceError for a file that is a trace already."""
-    head = lines.head()
-    if is_trace(head):
-        raise TraceError(
-            f"{lines.name}: is an Arrow or Parquet file already, and import is for foreign ones; "
-            "`kvbench trace inspect` says whether it can be replayed as it is"
-        )
-    return head
-
-
-def _nothing_left(lines: Lines, log: ReadLog) -> TraceError:
-    if not log.rejected.count:
-        return TraceError(f"{lines.name}: has no rows")
+def _is_no_foreign_trace(name: str) -> TraceError:
     return TraceError(
-        f"{lines.name}: no row is left, for none of {log.rejected.count:,} is good; {log.rejected.examples[0]}"
+        f"{name}: is an Arrow or Parquet file already, and import is for foreign ones; "
+        "`kvbench trace inspect` says whether it can be replayed as it is"
     )
 
 
-def _collect(format: TraceFormat, lines: Lines, log: ReadLog) -> pa.Table:
-    """All rows in file order: version 1 columns that hold anything, and the row column."""
-    batches = list(format.read(lines, log))
-    if not batches:
-        raise _nothing_left(lines, log)
-    table = pa.Table.from_batches(batches)
-    if ROW_COLUMN not in table.schema.names:
-        table = table.append_column(ROW_COLUMN, pa.array(np.arange(1, table.num_rows + 1, dtype=np.uint64)))
-    for column in COLUMNS:
-        name = column.name
-        if not column.required and name in table.schema.names and table[name].null_count == table.num_rows:
-            table = table.drop_columns([name])
-    return table.combine_chunks()
-
-
-def _facts(format: TraceFormat, lines: Lines, block_tokens: int | None) -> TraceFacts:
-    facts = format.facts()
-    return dataclasses.replace(
-        facts,
-        block_tokens=facts.block_tokens if block_tokens is None else block_tokens,
-        source_name=Path(lines.name).name,
-        source_digest=lines.digest or "",
+def _nothing_left(members: Members, log: ReadLog) -> TraceError:
+    if not log.rejected.count:
+        return TraceError(f"{members.name}: has no rows")
+    return TraceError(
+        f"{members.name}: no row is left, for none of {log.rejected.count:,} is good; {log.rejected.examples[0]}"
     )
 
 
-def _count_steps_back(table: pa.Table, where: str, strict_order: bool) -> int:
-    arrivals = table["arrival_ns"].to_numpy()
-    back = np.flatnonzero(np.diff(arrivals) < 0)
-    if strict_order and len(back):
-        after = int(back[0]) + 1
-        row = table[ROW_COLUMN][after].as_py()
-        rule = f"is before the previous row's {int(arrivals[after - 1]):,}; leave out --strict-order to sort the rows"
-        raise TraceError.at(where, row, "arrival_ns", int(arrivals[after]), rule)
-    return len(back)
+def _digest(members: Members) -> str:
+    """Of one file, that of its bytes; of several, that of their names and digests."""
+    digests = [lines.finish() for lines in members]
+    if len(digests) == 1:
+        return digests[0]
+    said = "".join(f"{digest} {base_name(lines.name)}\n" for lines, digest in zip(members, digests, strict=True))
+    return f"blake3:{blake3(said.encode()).hexdigest()}"
 
 
-def _sorted_pieces(table: pa.Table, by_arrival: bool) -> Iterator[pa.RecordBatch]:
-    if by_arrival:
-        order = np.argsort(table["arrival_ns"].to_numpy(), kind="stable")
-        table = table.take(pa.array(order)).combine_chunks()
-    for batch in table.to_batches():
-        yield from split(batch)
+def _shifted(batch: pa.RecordBatch, shift_ns: int) -> pa.RecordBatch:
+    if shift_ns == 0:
+        return batch
+    at = batch.schema.get_field_index("arrival_ns")
+    arrivals: Int64s = numbers(batch.column(at)) - shift_ns
+    return batch.set_column(at, batch.schema.field(at), pa.array(arrivals))
 
 
-def _accepted(batch: pa.RecordBatch, validator: BatchValidator) -> pa.RecordBatch:
-    """The rows of ``batch`` that keep the rules, without the row column."""
-    row_numbers = numbers(batch.column(ROW_COLUMN)).astype(np.int64)
-    schema = make_schema({name for name in batch.schema.names if name != ROW_COLUMN})
-    batch = pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
-    bad = validator.check(batch, row_numbers=row_numbers)
-    return batch if bad is None else batch.filter(~bad)
+def _report(members: Members, log: ReadLog, spool: Spool, apart: bool) -> ImportReport:
+    """All that is known before the rows are written."""
+    report = ImportReport(
+        rows=spool.rows,
+        members=len(members),
+        passed_over=sorted(base_name(name) for name in members.passed_over),
+        skipped=log.rejected.count,
+        skipped_examples=log.rejected.examples,
+        decreasing_steps=spool.steps_back,
+        estimated_arrivals=log.estimated_arrivals,
+        ignored_fields=dict(sorted(log.ignored_fields.items())),
+    )
+    if log.any_origin:
+        report.shifted_ns = spool.earliest_ns
+        if spool.latest_ns - spool.earliest_ns > MAX_SHIFTED_NS:
+            raise TraceError(f"{members.name}: arrivals are too far apart; times are counted in 64-bit nanoseconds")
+    report.notes = [*log.notes, *_notes(report)]
+    if apart:
+        report.notes.append(
+            f"ids of the {len(members):,} files are kept apart, for in this format they mean something in their own "
+            "file only; --shared-ids says that the files are parts of one trace"
+        )
+    return report
 
 
 class _Clock:
@@ -235,8 +296,12 @@ def _notes(report: ImportReport) -> list[str]:
             f"{report.estimated_arrivals:,} arrivals were estimated as the previous turn's arrival plus the delay, "
             "without the time that serving the previous turn took"
         )
+    if report.shifted_ns:
+        notes.append(f"arrivals were shifted by {format_duration_ns(-report.shifted_ns)}, so that the earliest is 0")
+    if report.passed_over:
+        notes.append(f"files that were passed over: {', '.join(report.passed_over)}")
     if report.decreasing_steps:
-        notes.append(f"the rows were sorted by arrival: it went back {report.decreasing_steps:,} times in the file")
+        notes.append(f"the rows were sorted by arrival: it went back {report.decreasing_steps:,} times in the source")
     if report.ignored_fields:
         counts = ", ".join(f"{name} ({rows:,} rows)" for name, rows in report.ignored_fields.items())
         notes.append(f"fields that were there and are not used: {counts}")

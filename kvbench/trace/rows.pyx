@@ -8,6 +8,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from kvbench.hashing cimport mix64
+from kvbench.prefetch cimport prefetch
+
+cdef Py_ssize_t AHEAD = 16
 
 
 cdef struct Stamped:
@@ -79,16 +82,19 @@ def first_undense(const uint64_t[::1] values, uint64_t known) -> tuple[int, int]
 cdef class Interner:
     """Numbers 64-bit values 0, 1, 2, … in first-seen order.
 
-    Memory is 16 bytes a slot of an open-addressing table that is at most 5/8 full and doubles.
+    Memory is 16 bytes a slot of an open-addressing table that is at most 5/8 full and doubles. Values
+    that come numbered so already take none, up to the first one that does not.
     """
 
     cdef Numbered* table
     cdef uint64_t slots
     cdef uint64_t used
+    cdef uint64_t identical  # values below are their own numbers, and not in the table
 
     def __cinit__(self):
         self.slots = 1024
         self.used = 0
+        self.identical = 0
         self.table = <Numbered*>calloc(self.slots, sizeof(Numbered))
         if self.table == NULL:
             raise MemoryError()
@@ -101,20 +107,35 @@ cdef class Interner:
 
     def intern(self, const uint64_t[::1] values, uint64_t[::1] out) -> None:
         """Write the number of each of ``values`` to ``out`` (of the same length)."""
-        cdef Py_ssize_t index
+        cdef Py_ssize_t index = 0
+        cdef Py_ssize_t count = values.shape[0]
+        if out.shape[0] != count:
+            raise ValueError(f"out has room for {out.shape[0]} of {count} values")
+        if self.used == self.identical:
+            while index < count and values[index] <= self.identical:
+                self.identical += values[index] == self.identical
+                out[index] = values[index]
+                index += 1
+            self.used = self.identical
+        while index < count:
+            if index + AHEAD < count:
+                prefetch(&self.table[mix64(values[index + AHEAD]) & (self.slots - 1)])
+            out[index] = self.number(values[index])
+            index += 1
+
+    cdef uint64_t number(self, uint64_t value) except? 0xFFFFFFFFFFFFFFFF:
         cdef Numbered* slot
-        if out.shape[0] != values.shape[0]:
-            raise ValueError(f"out has room for {out.shape[0]} of {values.shape[0]} values")
-        for index in range(values.shape[0]):
-            slot = numbered_slot(self.table, self.slots, values[index])
-            if slot.number == 0:
-                if (self.used + 1) * 8 > self.slots * 5:
-                    self.grow()
-                    slot = numbered_slot(self.table, self.slots, values[index])
-                self.used += 1
-                slot.value = values[index]
-                slot.number = self.used
-            out[index] = slot.number - 1
+        if value < self.identical:
+            return value
+        slot = numbered_slot(self.table, self.slots, value)
+        if slot.number == 0:
+            if (self.used - self.identical + 1) * 8 > self.slots * 5:
+                self.grow()
+                slot = numbered_slot(self.table, self.slots, value)
+            self.used += 1
+            slot.value = value
+            slot.number = self.used
+        return slot.number - 1
 
     cdef int grow(self) except -1:
         cdef uint64_t wider = self.slots * 2
@@ -123,6 +144,8 @@ cdef class Interner:
         if fresh == NULL:
             raise MemoryError()
         for index in range(self.slots):
+            if index + <uint64_t>AHEAD < self.slots:
+                prefetch(&fresh[mix64(self.table[index + <uint64_t>AHEAD].value) & (wider - 1)])
             if self.table[index].number != 0:
                 numbered_slot(fresh, wider, self.table[index].value)[0] = self.table[index]
         free(self.table)

@@ -86,6 +86,10 @@ class TraceFacts:
     source_digest: str = ""
     version: int = SCHEMA_VERSION
 
+    def with_block_tokens(self, block_tokens: int | None) -> TraceFacts:
+        """The facts with another block size, unless that is None."""
+        return self if block_tokens is None else dataclasses.replace(self, block_tokens=block_tokens)
+
     def to_metadata(self) -> dict[bytes, bytes]:
         """The facts as Arrow schema metadata: one key with canonical JSON."""
         return {METADATA_KEY: canonical_json(dataclasses.asdict(self)).encode()}

@@ -9,7 +9,7 @@ import numpy as np
 from kvbench.errors import TraceError
 from kvbench.trace import checks
 from kvbench.trace.blocksize import FitSoFar, describe_fits
-from kvbench.trace.columns import numbers
+from kvbench.trace.columns import numbers, validity
 from kvbench.trace.rejects import MAX_EXAMPLES, Rejected
 from kvbench.trace.rows import first_undense
 
@@ -32,6 +32,7 @@ class BatchValidator:
     ``where``     name of the file, for messages.
     ``on_error``  ``fail`` raises for the first bad row; ``skip`` counts bad rows in ``rejected``.
     ``ordered``   whether arrivals must not decrease.
+    ``ids_may_lack``  whether a row may be null in the id column.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class BatchValidator:
         on_error: OnError = "fail",
         *,
         ordered: bool = True,
+        ids_may_lack: bool = False,
         rejected: Rejected | None = None,
     ) -> None:
         self.rejected = Rejected() if rejected is None else rejected
@@ -48,6 +50,7 @@ class BatchValidator:
         self._where = where
         self._skip = on_error == "skip"
         self._ordered = ordered
+        self._ids_may_lack = ids_may_lack
         self._rows = 0
         self._latest_ns = 0
         self._known_ids = 0
@@ -87,11 +90,12 @@ class BatchValidator:
             self._latest_ns = int(arrivals[-1])
         if view.ids == "block_ids":
             tokens, counts = view.block_counts()
-            self._fit.add(tokens[good], counts[good])
+            counted = good & validity(view.batch.column("block_ids"))
+            self._fit.add(tokens[counted], counts[counted])
 
     def _find(self, view: checks.View) -> list[Failure]:
         return [
-            *checks.nulls(view),
+            *checks.nulls(view, self._ids_may_lack),
             *checks.times(view),
             *checks.prompt_length(view),
             *checks.list_lengths(view, self._facts, self._fit),

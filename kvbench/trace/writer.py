@@ -17,7 +17,7 @@ from kvbench.trace.recut import Recutter
 from kvbench.trace.schema import is_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -32,12 +32,20 @@ class TraceWriter:
 
     The file appears under its name when the block ends well, and not at all otherwise. Raises
     OutputError when the suffix is another, when ``path`` exists (unless ``force``), and when it
-    cannot be written.
+    cannot be written. ``metadata`` goes into the file beside the facts.
     """
 
-    def __init__(self, path: str | Path, schema: pa.Schema, facts: TraceFacts, *, force: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        schema: pa.Schema,
+        facts: TraceFacts,
+        *,
+        metadata: Mapping[bytes, bytes] | None = None,
+        force: bool = False,
+    ) -> None:
         self._path = check_output(path)
-        self._schema = schema.with_metadata(facts.to_metadata())
+        self._schema = schema.with_metadata({**facts.to_metadata(), **(metadata or {})})
         self._force = force
         self._cutter = Recutter()
         self._sink: Any = None

@@ -232,7 +232,9 @@ class Model:
         self.gpu = Store(settings.capacity)
         self.cpu = Store(settings.lower.capacity if settings.lower else 0)
         lower = settings.lower
-        self.reads, self.writes = (Link(lower.bytes_per_ns, lower.fair) if lower else Link(Fraction(1), True) for _ in "rw")
+        self.reads, self.writes = (
+            Link(lower.bytes_per_ns, lower.fair) if lower else Link(Fraction(1), True) for _ in "rw"
+        )
         self.now = 0
         self.waiting: list[Job] = []
         self.ready: list[Job] = []

@@ -198,6 +198,15 @@ def test_the_format_is_guessed_from_the_file(tmp_path):
         guess_format(nested, known)
 
 
+def test_an_empty_file_among_others_has_no_rows_and_no_say(tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+    jsonl(tmp_path / "b.jsonl", ROW)
+    (tmp_path / "c.jsonl").write_text("\n")
+    name, format = guess_format(tmp_path, [("mooncake", MooncakeFormat())])
+    assert name == "mooncake"
+    assert import_trace(tmp_path, tmp_path / "t.arrow", format=format).rows == 1
+
+
 def test_a_file_with_a_field_that_nobody_knows_is_still_guessed_and_the_field_is_named(tmp_path):
     source = jsonl(tmp_path / "s.jsonl", ROW | {"colour": 1})
     name, format = guess_format(source, [("mooncake", MooncakeFormat())])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pyarrow as pa
 import pytest
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ReadLog
 from kvbench.trace.formats.mooncake import IGNORED_FIELDS, MooncakeFormat
 from kvbench.trace.formats.text import Lines
+from kvbench.trace.schema import COLUMN_BY_NAME
 
 GOOD = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}
 
@@ -22,7 +22,7 @@ def lines_of(path, *rows) -> Lines:
 
 def read(lines: Lines, log: ReadLog | None = None) -> list[dict]:
     batches = MooncakeFormat().read(lines, log or ReadLog())
-    return pa.Table.from_batches(list(batches)).to_pylist()
+    return [dict.fromkeys(COLUMN_BY_NAME) | row for batch in batches for row in batch.to_pylist()]
 
 
 def test_the_four_usual_fields(tmp_path):

@@ -16,6 +16,9 @@ import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
+from kvbench.trace.formats.fields import json_keys
+from kvbench.trace.formats.mooncake_plain import plain_batch
+from kvbench.trace.formats.text import numbered
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.units import MAX_TOKENS
 
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 NS_PER_MS = 1_000_000
 BLOCK_TOKENS = 512
 """The files do not say; this is what Mooncake uses."""
-ROWS_PER_BATCH = 4096
 ALIASES = {
     "timestamp": "created_time",
     "input_length": "input_tokens",
@@ -48,6 +50,7 @@ IGNORED_FIELDS = (
     "tool_events",
     "type",
 )
+OTHER_FORMATS_KEYS = {"chat_id", "block_size", "request", "response", "choices", "spans", "conversation", "input"}
 MAX_ID = 2**64 - 1
 MAX_NS = 2**63 - 1
 LIMITS = {"priority": (-(2**31), 2**31 - 1), "input_length": (0, MAX_TOKENS), "output_length": (0, MAX_TOKENS)}
@@ -115,9 +118,10 @@ class MooncakeFormat(TraceFormat):
             return False
         except msgspec.DecodeError:
             # The first line may be longer than the head.
-            return bool(re.match(rb'\s*\{.*"(timestamp|hash_ids|input_length)"\s*:', head)) and b'"chat_id"' not in head
-        # Of a field that nobody knows, reading says more than guessing can; chat_id is another format's.
-        if not isinstance(row, dict) or "chat_id" in row:
+            keys = json_keys(head)
+            return bool({"timestamp", "hash_ids", "input_length"} & keys) and not OTHER_FORMATS_KEYS & keys
+        # Of a field that nobody knows, reading says more than guessing can.
+        if not isinstance(row, dict) or OTHER_FORMATS_KEYS & set(row):
             return False
         return bool({"input_length", "input_tokens", *TEXT_FIELDS} & set(row)) and bool(
             {"timestamp", "created_time"} & set(row)
@@ -128,18 +132,20 @@ class MooncakeFormat(TraceFormat):
 
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         decoder = msgspec.json.Decoder(_Line)
-        sessions = _Sessions(log)
-        rows: list[tuple[Any, ...]] = []
-        for number, line in lines:
-            try:
-                rows.append((*sessions.row(_decode(decoder, line, log)), number))
-            except _Bad as bad:
-                log.refuse(TraceError.at(lines.name, number, *bad.args))
-            if len(rows) == ROWS_PER_BATCH:
+        sessions: _Sessions = log.carried.setdefault("sessions", _Sessions(log))
+        for first, chunk in lines.chunks():
+            batch = plain_batch(chunk, first)
+            if batch is not None:
+                yield batch
+                continue
+            rows: list[tuple[Any, ...]] = []
+            for number, line in numbered(first, chunk):
+                try:
+                    rows.append((*sessions.row(_decode(decoder, line, log)), number))
+                except _Bad as bad:
+                    log.refuse(TraceError.at(lines.name, number, *bad.args))
+            if rows:
                 yield _batch(rows)
-                rows = []
-        if rows:
-            yield _batch(rows)
 
 
 class _Sessions:
