@@ -85,5 +85,5 @@ def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec("keys", "kvbench.cli.keys:keys", "Compare the keys that two systems give to one prompt.")
     yield CommandSpec("presets", "kvbench.cli.presets:presets", "List named systems whose settings a replay can take.")
     yield CommandSpec("replay", "kvbench.cli.replay:replay", "Replay a trace and say what hit, what missed and why.")
-    yield CommandSpec("trace", "kvbench.cli.trace:trace", "Import, inspect and make traces.")
+    yield CommandSpec("trace", "kvbench.cli.trace:trace", "Import, inspect, select and make traces.")
     yield CommandSpec("plugins", "kvbench.cli.plugins:plugins", "List all parts and where they come from.")

@@ -1,4 +1,4 @@
-"""``kvbench trace``: import, inspect, make."""
+"""``kvbench trace``: import, inspect, select, make."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+from kvbench.cli.traceselect import select
 from kvbench.specs import TraceFormatSpec, WorkloadSpec
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ COMPRESSIONS = (".gz", ".zst", ".bz2")
 
 @click.group()
 def trace() -> None:
-    """Import, inspect and make traces."""
+    """Import, inspect, select and make traces."""
+
+
+trace.add_command(select)
 
 
 @trace.command(
