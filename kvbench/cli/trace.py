@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from kvbench.cli.parts import PartType
+from kvbench.cli.parts import PartType, make_part
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+from kvbench.cli.tracemake import make
 from kvbench.cli.traceselect import select
-from kvbench.specs import TraceFormatSpec, WorkloadSpec
-
-if TYPE_CHECKING:
-    from kvbench.plugins import Registry
-    from kvbench.specs import Spec
+from kvbench.specs import TraceFormatSpec
 
 COMPRESSIONS = (".gz", ".zst", ".bz2")
 
@@ -25,6 +22,7 @@ def trace() -> None:
     """Import, inspect, select and make traces."""
 
 
+trace.add_command(make)
 trace.add_command(select)
 
 
@@ -65,7 +63,7 @@ def import_(ctx: click.Context, /, source: Path, output: Path | None, format_: s
         name, reader = guess_format(lines, formats)
         guessed = " (guessed)"
     else:
-        name, reader = _make(registry, TraceFormatSpec, format_, "--format")
+        name, reader = make_part(registry, TraceFormatSpec, format_, "--format")
         guessed = ""
     target = output if output is not None else Path(_stem(source.name) + ".arrow")
     report = import_trace(lines, target, format=reader, **settings)
@@ -103,41 +101,6 @@ def inspect(ctx: click.Context, /, source: str, as_json: bool, **settings: Any) 
     from kvbench.cli.inspection import print_inspection
 
     print_inspection(report)
-
-
-@trace.command(
-    epilog="""\b
-Examples:
-  kvbench trace make chat -o chat.arrow
-  kvbench trace make chat,sessions=1000,turns=8 --seed 7 -o big.arrow
-  kvbench trace make rag,num_documents=50,docs_per_request=3,ids=token,separator_tokens=2 -o rag.arrow
-
-kvbench plugins lists the workloads with their parameters."""
-)
-@click.argument("workload", type=PartType(WorkloadSpec))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="What to write.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of every random choice.")
-@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
-@click.pass_context
-def make(ctx: click.Context, workload: str, output: Path, seed: int, force: bool) -> None:
-    """Make a synthetic trace from WORKLOAD and a seed."""
-    from kvbench.trace.writer import TraceWriter
-
-    _, made = _make(registry_of(ctx), WorkloadSpec, workload, "WORKLOAD", seed)
-    rows = 0
-    with TraceWriter(output, made.schema, made.facts, force=force) as writer:
-        for batch in made.batches():
-            writer.write(batch)
-            rows += batch.num_rows
-    click.echo(f"wrote {output}: {rows:,} rows")
-
-
-def _make(registry: Registry, kind: type[Spec], choice: str, setting: str, *args: Any) -> tuple[str, Any]:
-    from kvbench.config import parse_part
-
-    name, params = parse_part(choice, setting)
-    spec = registry.get(kind, name)
-    return name, spec.load()(*args, **spec.parse_params(params))
 
 
 def _stem(name: str) -> str:
