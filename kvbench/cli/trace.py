@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from kvbench.cli.parts import PartType, make_part
-from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+from kvbench.cli.traceinspect import inspect
 from kvbench.cli.tracemake import make
 from kvbench.cli.traceselect import select
 from kvbench.specs import TraceFormatSpec
@@ -22,6 +22,7 @@ def trace() -> None:
     """Import, inspect, select and make traces."""
 
 
+trace.add_command(inspect)
 trace.add_command(make)
 trace.add_command(select)
 
@@ -76,31 +77,6 @@ def import_(ctx: click.Context, /, source: Path, output: Path | None, format_: s
     for note in report.notes:
         click.echo(f"note: {note}")
     click.echo(f"wrote {target}")
-
-
-@trace.command(epilog="Example: kvbench trace inspect conversation.arrow")
-@click.argument("source", metavar="TRACE")
-@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
-@click.option("--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id.")
-@click.option("--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad rows.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.pass_context
-def inspect(ctx: click.Context, /, source: str, as_json: bool, **settings: Any) -> None:
-    """Say what is in TRACE: arrivals, lengths, the reuse there is to win, and what looks odd."""
-    from kvbench.results.inspect import inspect_trace
-    from kvbench.trace.reader import open_trace
-
-    opened = open_trace(source, **settings)
-    with row_progress("inspect") as progress:
-        report = inspect_trace(opened, registry_of(ctx), progress=progress)
-    if as_json:
-        import json
-
-        click.echo(json.dumps(report, indent=2))
-        return
-    from kvbench.cli.inspection import print_inspection
-
-    print_inspection(report)
 
 
 def _stem(name: str) -> str:

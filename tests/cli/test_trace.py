@@ -110,7 +110,12 @@ def test_inspect_says_what_reuse_there_is_and_what_looks_odd(cli: Cli, tmp_path:
     assert report["arrivals"]["ties"] == 2
     assert report["blocks"]["distinct"] == 6
     assert report["blocks"]["used_once"] == 3
-    assert report["blocks"]["first_blocks"] == {"distinct": 3, "most_rows": 2, "most_rows_share": 0.5}
+    assert report["blocks"]["first_blocks"] == {
+        "distinct": 3,
+        "most_rows": 2,
+        "most_rows_share": 0.5,
+        "for_90_percent": 3,
+    }
     assert report["infinite_rates"]["block"] == 0.3
     ties, silent, parents, sizes = report["remarks"]
     assert "2 of 3 neighbouring rows (67%)" in ties
