@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @click.command(
@@ -15,6 +18,7 @@ from kvbench.cli.root import registry_of
 Examples:
   kvbench trace inspect conversation.arrow
   kvbench trace inspect chat.arrow --json | jq .over_time
+  kvbench trace inspect chat.arrow --plot chat.html
   kvbench trace inspect tokens.arrow --block-sizes 16,64,784"""
 )
 @click.argument("source", metavar="TRACE")
@@ -27,9 +31,20 @@ Examples:
     help="Say what these block sizes would hit: any where TRACE has token ids, else multiples of its own."
     "  [default: some]",
 )
+@click.option("--plot", metavar="FILE", help="Draw charts: .html, .svg or .png; needs the extra 'report'.")
+@click.option("--force", is_flag=True, help="Overwrite the charts if they exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
-def inspect(ctx: click.Context, /, source: str, as_json: bool, block_sizes: str | None, **settings: Any) -> None:
+def inspect(
+    ctx: click.Context,
+    /,
+    source: str,
+    as_json: bool,
+    block_sizes: str | None,
+    plot: str | None,
+    force: bool,
+    **settings: Any,
+) -> None:
     """Say what is in TRACE: arrivals, lengths, the reuse there is to win, who shares, and what looks odd.
 
     Reuse is that of a cache which holds everything. Live blocks were used before and will be again: a
@@ -38,10 +53,13 @@ def inspect(ctx: click.Context, /, source: str, as_json: bool, block_sizes: str 
     from kvbench.results.inspect import inspect_trace
     from kvbench.trace.reader import open_trace
 
+    draw = _plotter(plot, force)
     sizes = None if block_sizes is None else _sizes(block_sizes)
     opened = open_trace(source, **settings)
     with row_progress("inspect") as progress:
         report = inspect_trace(opened, registry_of(ctx), block_sizes=sizes, progress=progress)
+    if draw is not None:
+        draw(report)
     if as_json:
         import json
 
@@ -50,6 +68,21 @@ def inspect(ctx: click.Context, /, source: str, as_json: bool, block_sizes: str 
     from kvbench.cli.inspection import print_inspection
 
     print_inspection(report)
+    if plot is not None:
+        click.echo(f"wrote {plot}")
+
+
+def _plotter(plot: str | None, force: bool) -> Callable[[dict[str, Any]], None] | None:
+    """Checks before the run that the charts can be made, and gives a function that makes them."""
+    from kvbench.errors import ConfigError
+
+    if plot is None:
+        if force:
+            raise ConfigError("--force has no effect without --plot")
+        return None
+    from kvbench.report.inspection import inspection_plotter
+
+    return inspection_plotter(plot, force=force)
 
 
 def _sizes(text: str) -> list[int]:
