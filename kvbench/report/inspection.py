@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WIDTH, HEIGHT = 360, 200
+REPEATED = "share of repeated uses"
 SERIES = {
     "requests_per_s": "requests/s",
     "input_tokens": "input tokens",
@@ -70,7 +71,7 @@ def _cumulated(bins: list[dict[str, int]], unit: int, title: str) -> Any:
         .mark_line(point=True)
         .encode(
             x=alt.X("below:Q", scale=alt.Scale(type="log"), title=title),
-            y=alt.Y("share:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]), title="share of second uses"),
+            y=alt.Y("share:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]), title=REPEATED),
         )
         .properties(width=WIDTH, height=HEIGHT)
     )

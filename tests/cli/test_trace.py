@@ -153,7 +153,7 @@ def test_inspect_draws_what_it_found(cli: Cli, tmp_path: Path, sample: Path) -> 
     assert run.code == 0, run.err
     assert "wrote c.svg" in run.out
     drawn = (tmp_path / "c.svg").read_text()
-    for title in ("live blocks", "share of second uses", "block tokens"):
+    for title in ("live blocks", "share of repeated uses", "block tokens"):
         assert title in drawn
     assert "give --force" in cli("trace", "inspect", sample, "--plot", "c.svg").err
     assert "--force has no effect without --plot" in cli("trace", "inspect", sample, "--force").err
