@@ -41,9 +41,28 @@ def test_more_of_a_chat_has_its_rate_lengths_turns_and_reuse(tmp_path):
     assert found["output_tokens"]["p90"] == pytest.approx(given["output_tokens"]["p90"], rel=0.1)
     assert found["later_turns_share"] == pytest.approx(given["later_turns_share"], abs=0.03)
     assert found["infinite_rates"]["token"] == pytest.approx(given["infinite_rates"]["token"], abs=0.02)
+    assert found["prefixes"][0]["different_share"] * 3000 == given["prefixes"][0]["different_share"] * given["rows"]
     one, other = given["lru_token_rates"], found["lru_token_rates"]
     assert [row["capacity_blocks"] for row in one] == [row["capacity_blocks"] for row in other]
-    assert other[-1]["token_rate"] == pytest.approx(one[-1]["token_rate"], abs=0.02)
+    for row, same in zip(one, other, strict=True):
+        assert same["token_rate"] == pytest.approx(row["token_rate"], abs=0.1)
+
+
+def test_popular_prompts_are_as_popular_in_what_is_made(tmp_path):
+    report, _ = like(table_of(make_zipf(1)), tmp_path / "o.arrow")
+    one, other = report["given"]["lru_token_rates"], report["made"]["lru_token_rates"]
+    for row, same in zip(one, other, strict=True):
+        assert same["token_rate"] == pytest.approx(row["token_rate"], abs=0.03)
+
+
+def test_the_conversation_trace_is_met_within_a_few_points(tmp_path, mooncake):
+    report = make_like(open_trace(mooncake("conversation")), tmp_path / "o.arrow", REGISTRY)
+    given, made = report["given"], report["made"]
+    assert made["infinite_rates"]["token"] == pytest.approx(given["infinite_rates"]["token"], abs=0.02)
+    for row, same in zip(given["lru_token_rates"], made["lru_token_rates"], strict=True):
+        assert same["token_rate"] == pytest.approx(row["token_rate"], abs=0.02)
+    for row, same in zip(given["prefixes"], made["prefixes"], strict=False):
+        assert same["different_share"] == pytest.approx(row["different_share"], abs=0.03)
 
 
 @pytest.mark.parametrize("make", [make_chat, make_agent, make_zipf])

@@ -8,7 +8,10 @@ lengths, sharing and its distance stay together; the fan-out of the prefix tree 
 Arrivals are bursts: rows that arrive at one time. Their sizes are taken as they are; the gaps between them
 are a gamma distribution with their mean and coefficient of variation.
 
-Memory: 60 bytes a row, 24 a distinct block.
+Requests that begin alike by the dozens do so because of a system prompt or a document, and which one it is
+decides how often it is asked for: the fit keeps these templates, too (:mod:`kvbench.results.like.templates`).
+
+Memory: 70 bytes a row, 24 a distinct block.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy as np
 from kvbench.errors import TraceError
 from kvbench.replays.engine import keyed_trace
 from kvbench.results.carry import Latest, Names, grown
+from kvbench.results.like.templates import TemplateFinder, Templates, Uses
 from kvbench.trace.columns import numbers
 
 if TYPE_CHECKING:
@@ -51,6 +55,7 @@ class Fit:
     ``burst_rows``    rows of each burst; ``gap_mean_ns``, ``gap_cv`` of the gaps between them.
     ``first_seen``, ``reached``  for each depth, the different prefixes of so many blocks, and the requests that
                       have them.
+    ``templates``     the popular prefixes (see :mod:`kvbench.results.like.templates`).
     """
 
     block_tokens: int
@@ -71,6 +76,7 @@ class Fit:
     span_ns: int
     first_seen: Int64s
     reached: Int64s
+    templates: Templates
 
     @property
     def rows(self) -> int:
@@ -83,16 +89,22 @@ class Fit:
 
 
 def fit(trace: Trace, plan: Plan, progress: Callable[[int, int | None], None] | None = None) -> Fit:
-    """Read ``trace`` once. Raises TraceError when there is nothing to fit."""
+    """Read ``trace`` twice. Raises TraceError when there is nothing to fit."""
     gathered = _Gathered(trace)
     keyed = keyed_trace(trace, [plan])
-    numbering = keyed.numbering()
+    numbering, uses = keyed.numbering(), Uses()
     for item in keyed.batches():
         ids = numbering.ids(item.keys).astype(np.int64)
         gathered.add(item, ids)
+        uses.add(ids)
         if progress is not None:
             progress(gathered.rows, trace.rows)
-    return gathered.fit(keyed.database is not None)
+    numbering, finder = keyed.numbering(), TemplateFinder(uses, gathered.rows)
+    for item in keyed.batches():
+        tokens = numbers(item.batch.column("input_tokens")).astype(np.int64)
+        full = tokens // max(1, trace.facts.block_tokens or 1)
+        finder.add(numbering.ids(item.keys).astype(np.int64), item.keys.offsets, full)
+    return gathered.fit(keyed.database is not None, finder.templates())
 
 
 class _Gathered:
@@ -145,7 +157,7 @@ class _Gathered:
             self._columns.setdefault(name, []).append(np.array(values))
         self.rows += len(rows)
 
-    def fit(self, has_ids: bool) -> Fit:
+    def fit(self, has_ids: bool, templates: Templates) -> Fit:
         if self.rows == 0:
             raise TraceError(f"{self._trace.name}: has no rows to make more of")
         columns: dict[str, Any] = {name: np.concatenate(parts) for name, parts in self._columns.items()}
@@ -165,6 +177,7 @@ class _Gathered:
             span_ns=int(arrivals[-1] - arrivals[0]),
             first_seen=self._first_seen,
             reached=self._reached,
+            templates=templates,
             **columns,
         )
 
