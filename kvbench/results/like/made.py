@@ -135,6 +135,7 @@ class _History:
         self._first_id = np.zeros(rows, np.int64)
         self._tail_id = np.full(rows, NONE, np.int64)
         self._template = np.full(rows, NONE, np.int64)
+        self._present = np.zeros(len(fit.templates.within), np.bool_)  # templates that a request begins with
         self._session = np.zeros(rows, np.int64)
         self._turn = np.zeros(rows, np.int64)
         self._last_of_session = np.zeros(rows, np.bool_)
@@ -148,6 +149,7 @@ class _History:
         copies = copies and parent != NONE and shared <= int(self._full[parent])
         tokens = int(self._tokens[parent]) if copies else int(fit.input_tokens[record])
         self._template[at] = fit.templates.of_row[record]
+        self._present |= fit.templates.within[:, self._template[at]]
         self._made += 1
         self._tokens[at] = tokens
         shared = min(shared, int(self._full[parent])) if parent != NONE else 0
@@ -173,14 +175,11 @@ class _History:
         shared, template = int(fit.shared[record]), int(templates.of_row[record])
         if template == NONE:
             return shared, NONE
-        if self._there(template):
+        if self._present[template]:
             return max(shared, int(templates.depth[template])), template
-        while template != NONE and not self._there(template):
+        while template != NONE and not self._present[template]:
             template = int(templates.parent[template])
         return (0 if template == NONE else min(shared, int(templates.depth[template]))), template
-
-    def _there(self, template: int) -> bool:
-        return bool(self._fit.templates.within[template, self._template[: self._made]].any())
 
     def _find_parent(self, record: int, shared: int, template: int) -> int:
         """The request made so far that is most like the parent of ``record``; NONE where none has the blocks."""
