@@ -35,6 +35,7 @@ Examples:
 @click.option("--session", "sessions", multiple=True, metavar="NAME", help="Rows of this session; may be repeated.")
 @click.option("--tenant", "tenants", multiple=True, metavar="NAME", help="Rows of this tenant; may be repeated.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Rows of this model; may be repeated.")
+@click.option("--drop-silent", is_flag=True, help="Leave out rows with 0 output tokens, and count them.")
 @click.option("--sample", type=float, metavar="SHARE", help="This share of the sessions or prefix trees, each whole.")
 @click.option(
     "--sample-by",
@@ -62,7 +63,7 @@ def select(traces: tuple[str, ...], output: str, force: bool, **settings: Any) -
     """Write a part of TRACE, or several TRACEs in one, as a trace.
 
     The order of operations is fixed. Of each TRACE: rows by number, then by time, then by session,
-    tenant and model, then the sample. Then traces are merged by arrival, the rate is scaled, the
+    tenant and model, without silent ones if asked, then the sample. Then traces are merged by arrival, the rate is scaled, the
     whole is repeated, and the first arrival is moved. Ids and names of different TRACEs are told
     apart unless --shared-ids is given; block ids are numbered anew, which changes no hit.
     """
@@ -98,7 +99,7 @@ def _selection(opened: Sequence[Trace], settings: dict[str, Any]) -> Selection:
         if unit not in ("", "%"):
             raise ConfigError(f"--scale-rate {settings['scale_rate']}: write a number, for example 2 or 0.5")
         given["scale_rate"] = factor / 100 if unit else Fraction(factor)
-    for name in ("sessions", "tenants", "models", "repeat", "shared_ids"):
+    for name in ("sessions", "tenants", "models", "drop_silent", "repeat", "shared_ids"):
         given[name] = settings[name]
     return Selection(**given)
 
@@ -125,6 +126,8 @@ def _lines(report: SelectReport, selection: Selection) -> list[str]:
     lines = [f"read {report.read_rows:,} rows, kept {report.kept_rows:,}, wrote {report.rows:,}{blocks}"]
     if report.rejected:
         lines.append(f"left out: {report.rejected:,} bad rows")
+    if selection.drop_silent:
+        lines.append(f"left out: {report.silent:,} rows without output tokens")
     if selection.sample is not None:
         lines.append(
             f"sample: {report.kept_units:,} of {report.units:,} {selection.sample.by}s, with "

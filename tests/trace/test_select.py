@@ -146,6 +146,13 @@ def test_rows_and_windows_are_taken_of_the_trace_and_then_moved(selected, make_t
     assert selected(table, rows=RowRange.parse("2:2"), from_ns=1)["block_ids"].to_pylist() == [[0, 1]]
 
 
+def test_a23_silent_rows_are_left_out_on_request_and_counted(selected, make_table):
+    table = make_table(output_tokens=[10, None, 0])
+    assert selected(table)["output_tokens"].to_pylist() == [10, None, 0]
+    assert selected(table, drop_silent=True)["output_tokens"].to_pylist() == [10, None]
+    assert selected.report.silent == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -48,6 +48,7 @@ class Selection:
     ``rows``        of the trace, both ends included, counted from 1 after bad rows were left out.
     ``from_ns``, ``until_ns``  arrivals from the first time on and before the second, on the trace's clock.
     ``sessions``, ``tenants``, ``models``  names; empty takes all.
+    ``drop_silent``  leave out rows with 0 output tokens, which some services log for a failure.
     ``sample``      whole sessions or prefix trees.
     ``scale_rate``  times as many requests a second: offsets from the first arrival, and think times, are divided by it.
     ``repeat``      the whole so many times, one mean gap after another, each time with fresh ids and names.
@@ -61,6 +62,7 @@ class Selection:
     sessions: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    drop_silent: bool = False
     sample: UnitChoice | None = None
     scale_rate: Fraction = Fraction(1)
     repeat: int = 1
@@ -70,7 +72,7 @@ class Selection:
 
 @dataclass(slots=True)
 class SelectReport:
-    """What was selected: rows read, kept and written; distinct blocks written (None where they are
+    """What was selected: rows read, kept and written; rows left out as bad and as silent; distinct blocks written (None where they are
     not numbered); and of a sample, units met and kept, and the shares of rows and of ids that it has."""
 
     read_rows: int = 0
@@ -78,6 +80,7 @@ class SelectReport:
     rows: int = 0
     distinct_blocks: int | None = None
     rejected: int = 0
+    silent: int = 0
     units: int | None = None
     kept_units: int | None = None
     sampled_rows_share: float | None = None
@@ -138,6 +141,7 @@ def _check(traces: Sequence[Trace], output: str | Path, selection: Selection) ->
             ("session_id", selection.sessions),
             ("tenant", selection.tenants),
             ("model", selection.models),
+            ("output_tokens", selection.drop_silent),
         ):
             if wanted and name not in trace.schema.names:
                 raise ConfigError(f"{trace.name} has no column {name}, so nothing can be selected by it")
@@ -189,6 +193,7 @@ def _fill(report: SelectReport, filters: Sequence[RowFilter], selection: Selecti
     """Add what the last pass read and kept."""
     report.read_rows = sum(each.read_rows for each in filters)
     report.kept_rows = sum(each.kept_rows for each in filters)
+    report.silent = sum(each.silent_rows for each in filters)
     if selection.sample is None:
         return
     report.units = sum(each.sample.units for each in filters if each.sample is not None)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvbench.errors import ConfigError
-from kvbench.trace.columns import list_parts, numbers
+from kvbench.trace.columns import list_parts, numbers, validity
 from kvbench.trace.sampling import UnitSample
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class RowFilter:
 
     ``read_rows``       rows read so far; reading ends where nothing more can be taken.
     ``candidate_rows``, ``candidate_ids``  rows and their ids that came to the sample.
+    ``silent_rows``     rows that were left out because they have no output tokens.
     ``kept_rows``, ``kept_ids``  rows and their ids that were taken.
     ``sample``          chooses units; None without one.
     """
@@ -58,6 +59,7 @@ class RowFilter:
         self.read_rows = 0
         self.candidate_rows = self.candidate_ids = 0
         self.kept_rows = self.kept_ids = 0
+        self.silent_rows = 0
         self.sample = UnitSample(selection.sample, trace.facts) if selection.sample is not None else None
         self._names = [
             (column, pa.array(names, pa.string()))
@@ -78,6 +80,11 @@ class RowFilter:
             mask = self._by_place(batch, before)
             for column, names in self._names:
                 mask &= np.asarray(pc.is_in(batch.column(column), names).to_numpy(zero_copy_only=False))
+            if self._selection.drop_silent:
+                output = batch.column("output_tokens")
+                silent = mask & (numbers(output) == 0) & validity(output)
+                self.silent_rows += int(silent.sum())
+                mask &= ~silent
             taken = self._sampled(batch if mask.all() else batch.filter(pa.array(mask)))
             if taken.num_rows:
                 yield taken
