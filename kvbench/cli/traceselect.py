@@ -63,9 +63,10 @@ def select(traces: tuple[str, ...], output: str, force: bool, **settings: Any) -
     """Write a part of TRACE, or several TRACEs in one, as a trace.
 
     The order of operations is fixed. Of each TRACE: rows by number, then by time, then by session,
-    tenant and model, without silent ones if asked, then the sample. Then traces are merged by arrival, the rate is scaled, the
-    whole is repeated, and the first arrival is moved. Ids and names of different TRACEs are told
-    apart unless --shared-ids is given; block ids are numbered anew, which changes no hit.
+    tenant and model, without silent ones if asked, then the sample. Then traces are merged by
+    arrival, the rate is scaled, the whole is repeated, and the first arrival is moved. Ids and
+    names of different TRACEs are told apart unless --shared-ids is given; block ids are numbered
+    anew, which changes no hit.
     """
     from kvbench.trace.reader import open_trace
     from kvbench.trace.select import select_traces
