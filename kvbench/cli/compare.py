@@ -111,3 +111,30 @@ def _write(comparison: Comparison, path: str, *, force: bool) -> None:
 
 def _compare_measured(paths: tuple[Path, ...], measured: Path, settings: dict[str, Any]) -> None:
     """Compare one run with what was measured, print and write."""
+    from kvbench.errors import ConfigError
+    from kvbench.pairs import key_values
+    from kvbench.results.accuracy import compare_measured
+    from kvbench.results.measured import read_measured_requests
+    from kvbench.results.tidy import write_table
+
+    if len(paths) != 1:
+        raise ConfigError(f"--measured compares one run with what was measured; {len(paths)} are given")
+    force, plot, output = settings["force"], settings["plot"], settings["output"]
+    draw = None
+    if plot is not None:
+        from kvbench.report.scatter import scatter_plotter
+
+        draw = scatter_plotter(plot, force=force)
+    named = key_values(settings["columns"], "--column")
+    requests = read_measured_requests(measured, columns=named, benchmark=settings["benchmark"])
+    comparison = compare_measured(paths[0], requests, engine=settings["engine"])
+    if output is not None:
+        write_table(comparison.pairs, output, comparison.to_dict() | {"compared": [comparison.manifest]}, force=force)
+    if draw is not None:
+        draw(comparison)
+    if settings["as_json"]:
+        print_json(comparison.to_dict())
+        return
+    from kvbench.cli.measuredtables import print_measured
+
+    print_measured(comparison, [file for file in (output, plot) if file is not None])

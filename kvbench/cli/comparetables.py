@@ -40,7 +40,8 @@ def print_comparison(comparison: Comparison, broken: Sequence[Broken], files: Se
     out = Printer()
     names = _short_names([run.name for run in comparison.runs])
     trace = comparison.runs[0].manifest["trace"]
-    out.print(f"{escape(names[0])} is the reference · trace {escape(trace.get('source_name') or comparison.runs[0].digest)}")
+    title = f"{names[0]} is the reference · trace {trace.get('source_name') or comparison.runs[0].digest}"
+    out.print(escape(title), style="bold")
     out.print()
     tables = [_settings(comparison, names), _figures(comparison, names), _where(comparison, names)]
     for table in tables:

@@ -130,8 +130,8 @@ class Comparison:
             for at, run in enumerate(self.runs)
             for name, each in self.figures.items()
         ]
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), TABLE_SCHEMA.types, strict=True)]
-        return pa.table(columns, schema=TABLE_SCHEMA)
+        names = TABLE_SCHEMA.names
+        return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=TABLE_SCHEMA)
 
 
 def compare_runs(runs: Sequence[Run], *, different_traces: bool = False) -> Comparison:

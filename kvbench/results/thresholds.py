@@ -69,7 +69,7 @@ class Broken:
 
 def short_names(figures: Iterable[str]) -> dict[str, str]:
     """Name for short → figure, for those that have one: ``token_rate``, ``ttft_p99``, ``output_tokens_per_s``."""
-    found = {}
+    found: dict[str, str] = {}
     for figure in figures:
         for pattern, form in _SHORT:
             match = pattern.match(figure)
