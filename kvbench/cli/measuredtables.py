@@ -83,4 +83,5 @@ def _timed_by(comparison: MeasuredComparison) -> str:
     compute = comparison.predicted["compute"]
     parameters = [f"{key}={value}" for key, value in compute.items() if key != "name"]
     devices = [f"{tier} on {device['name']}" for tier, device in comparison.predicted["devices"].items()]
-    return ", ".join(["compute model " + ",".join([compute["name"], *parameters]), *devices])
+    model = [f"{key} {comparison.predicted[key]}" for key in ("model", "tp") if key in comparison.predicted]
+    return ", ".join(["compute model " + ",".join([compute["name"], *parameters]), *model, *devices])

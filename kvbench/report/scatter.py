@@ -48,7 +48,7 @@ def _panel(comparison: MeasuredComparison, name: str) -> Any:
         if row["predicted_ns"] > 0
     ]
     ends = [value for point in points for value in (point["measured"], point["predicted"])]
-    scale = alt.Scale(type="log", domain=[min(ends, default=1), max(ends, default=1)], nice=True)
+    scale = alt.Scale(type="log", domain=[min(ends, default=1), max(ends, default=1)], nice=False)
     title = TITLES[name]
     marks = (
         alt.Chart(alt.Data(values=points))
