@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,7 @@ class MeasuredComparison:
             "trace_digest": self.manifest["trace"]["digest"],
             "matched_by": self.matched_by,
             "requests": self.requests,
-            "accuracy": self.accuracy,
+            "accuracy": {name: asdict(each) for name, each in self.accuracy.items()},
             "notes": list(self.notes),
         }
 
