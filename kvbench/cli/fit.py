@@ -59,6 +59,9 @@ Examples:
     metavar="N",
     help="Rows are of whole prompts, which are computed in steps of at most so many tokens.  [default: one step]",
 )
+@click.option(
+    "--engine", metavar="TEXT", help="Whose times these are, as in 'vLLM 0.33.0'; it is kept with the parameters."
+)
 @_output_options
 @click.pass_context
 def compute(
@@ -66,6 +69,7 @@ def compute(
     measured: Path,
     model: str,
     batch_tokens: int | None,
+    engine: str | None,
     columns: tuple[str, ...],
     as_json: bool,
     output: Path | None,
@@ -85,9 +89,8 @@ def compute(
     from kvbench.pairs import key_values
 
     named = key_values(columns, "--column")
-    _show(
-        fit_compute(registry_of(ctx), measured, model, columns=named, batch_tokens=batch_tokens), as_json, output, force
-    )
+    found = fit_compute(registry_of(ctx), measured, model, columns=named, batch_tokens=batch_tokens, engine=engine)
+    _show(found, as_json, output, force)
 
 
 @fit.command(

@@ -12,6 +12,7 @@ from kvbench.config import parse_part
 from kvbench.errors import ConfigError, KvbenchError, PluginError, one_line
 from kvbench.fitting.fitted import Fit, FittedParameter, FittedRow, enough, rounded
 from kvbench.fitting.solve import descend, explained, non_negative
+from kvbench.replays.serveplan import FITTED_ON
 from kvbench.serving.compute import ComputeContext
 from kvbench.serving.measured import read_measured
 from kvbench.specs import ComputeModelSpec
@@ -59,16 +60,20 @@ def fit_compute(
     *,
     columns: Mapping[str, str] | None = None,
     batch_tokens: int | None = None,
+    engine: str | None = None,
 ) -> Fit:
     """``model`` (``NAME,key=value,…``) with the parameters that are not given fitted to the rows of ``path``.
 
     ``columns``       what the file calls :data:`COLUMNS` and the time.
     ``batch_tokens``  a prompt of more new tokens is computed in steps of so many, and its time is that of
                       all of them; None: in one step.
+    ``engine``        whose times these are, with its version; it goes with the parameters.
 
     Errors are relative: a row of 10 ms counts as much as one of 10 s. Raises ConfigError for rows that are
     wrong, too few, or do not tell the parameters apart.
     """
+    if engine is not None and (not engine.strip() or set(engine) & set(",=")):
+        raise ConfigError(f"--engine = {engine!r} must be text without , and =, as in 'vLLM 0.33.0'")
     name, given = parse_part(model, "--model")
     spec = registry.get(ComputeModelSpec, name)
     samples = _samples(read_measured(path, columns, COLUMNS), batch_tokens)
@@ -78,6 +83,8 @@ def fit_compute(
     rows = tuple(FittedRow(each.row, each.what, each.time_ns, each.of(made)) for each in samples)
     notes = [*fitting.notes, *filter(None, [enough(len(samples), fitting.unknown)])]
     shown = {param.name: values[param.name] for param in spec.params if _is_said(param, values, fitting.unknown)}
+    if engine is not None:
+        shown[FITTED_ON] = engine
     parameters = tuple(
         FittedParameter(param.name, float(values[param.name]), param.help, fitting.origin(param.name))
         for param in spec.params

@@ -16,7 +16,7 @@ from kvbench.config import NOT_PART_OF_RESULT, RunConfig
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.outputs import output_column
 from kvbench.replays.parts import ChosenPart, check_columns, choose, choose_tokens, parse_capacity
-from kvbench.replays.serveplan import ServePlan, plan_serving, serving_block_tokens
+from kvbench.replays.serveplan import FITTED_ON, ServePlan, plan_serving, serving_block_tokens
 from kvbench.replays.tierplan import TierPlan, plan_tiers
 from kvbench.routeconfig import IndexConfig
 from kvbench.serveconfig import ArrivalsConfig, StopConfig, WorkerConfig
@@ -111,7 +111,8 @@ class Plan:
             settings.pop("capacity")
             settings["tiers"] = [tier.to_dict() for tier in self.tiers]
         if self.serving is not None:
-            settings["compute"] = self.serving.compute.to_dict()
+            fitted = {FITTED_ON: self.serving.fitted_on} if self.serving.fitted_on else {}
+            settings["compute"] = self.serving.compute.to_dict() | fitted
             for name, table in (("worker", WorkerConfig()), ("arrivals", ArrivalsConfig()), ("stop", StopConfig())):
                 settings.setdefault(name, without_none(msgspec.to_builtins(table)))
             if self.tokens is None:

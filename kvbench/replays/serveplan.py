@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from kvbench.config import parse_part
 from kvbench.errors import ConfigError
 from kvbench.replays.parts import ChosenPart, choose
 from kvbench.serveconfig import (
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from kvbench.replays.tierplan import TierPlan
     from kvbench.serveconfig import LinkConfig
     from kvbench.trace.reader import Trace
+
+FITTED_ON = "fitted_on"
+"""A key of every compute model: the engine, and its version, whose times gave the parameters."""
 
 DEFAULT_BLOCK_TOKENS = 16
 """Tokens of a block of GPU memory where the trace has no ids, and no block size either."""
@@ -119,6 +123,7 @@ class ServePlan:
     ``sample_ns``     between two samples of the timeline; 0: there is none.
     ``block_tokens``  tokens of a block of GPU memory; of a block of the trace where it has ids.
     ``notes``         what was assumed of the trace, for the manifest.
+    ``fitted_on``     the engine whose times the compute model was fitted to; empty: nobody said.
     """
 
     compute: ChosenPart
@@ -132,6 +137,7 @@ class ServePlan:
     sample_ns: int
     block_tokens: int
     notes: tuple[str, ...]
+    fitted_on: str = ""
 
 
 def plan_serving(
@@ -143,7 +149,9 @@ def plan_serving(
     whose transfers take time but whose blocks have no size.
     """
     assert config.compute is not None
-    compute = choose(registry, ComputeModelSpec, config.compute, "--compute")
+    name, params = parse_part(config.compute, "--compute")
+    fitted_on = str(params.pop(FITTED_ON, ""))
+    compute = choose(registry, ComputeModelSpec, {"name": name, **params}, "--compute")
     for tier in tiers[1:]:
         if (tier.device is not None or tier.config.path) and tier.chunk_bytes is None:
             raise ConfigError(
@@ -171,7 +179,8 @@ def plan_serving(
         config.seeds,
         sample_ns if config.timeline is not None else 0,
         block_tokens,
-        tuple(_notes(trace, block_tokens)),
+        (*_notes(trace, block_tokens), *_fitted(name, fitted_on)),
+        fitted_on,
     )
 
 
@@ -257,6 +266,10 @@ def _link(link: LinkConfig, config: RunConfig) -> LinkPlan:
         link.sharing,
         {"worker": 1, "host": config.workers_per_host, "cluster": config.workers}[link.scope],
     )
+
+
+def _fitted(name: str, fitted_on: str) -> list[str]:
+    return [f"the parameters of compute model {name} were fitted to times of {fitted_on}"] if fitted_on else []
 
 
 def _notes(trace: Trace, block_tokens: int) -> list[str]:

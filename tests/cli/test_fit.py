@@ -43,3 +43,18 @@ def test_a_device_is_fitted_and_columns_renamed(cli: Cli, tmp_path: Path) -> Non
     assert (run.code, run.err) == (0, "")
     assert "--tier nvme,…,device=nvme-gen4,device.read_gb_per_s=10,device.read_latency_us=10" in run.out
     assert cli("fit", "device", "d.csv", "--device", "nvme-gen4", "--column", "byte=size").code == 2
+
+
+def test_h_l_the_engine_that_a_model_was_fitted_on_stands_in_every_result(
+    cli: Cli, tmp_path: Path, sample: Path
+) -> None:
+    (tmp_path / "steps.csv").write_text(ROWS)
+    fit = ("fit", "compute", "steps.csv", "--model", "fixed,decode_ms=10", "--engine", "vLLM 0.33.0")
+    assert cli(*fit, "-o", "compute.toml").code == 0
+    run = cli("replay", sample, "--config", "compute.toml", "--capacity", "1k", "-o", "run.parquet", "--json")
+    document = json.loads(run.out)
+    assert document["config"]["compute"]["fitted_on"] == "vLLM 0.33.0"
+    assert document["notes"] == ["the parameters of compute model fixed were fitted to times of vLLM 0.33.0"]
+    again = cli("compare", "run.parquet", "--measured", "run.parquet", "--json")
+    assert (again.code, "vLLM 0.33.0" in again.out) == (0, True), again.err
+    assert cli(*fit[:-1], "vLLM,0.33").code == 2
