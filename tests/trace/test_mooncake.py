@@ -104,6 +104,7 @@ BAD = {
     "negative time": (GOOD | {"timestamp": -5}, r"timestamp = -5: must not be negative"),
     "negative delay": (GOOD | {"delay": -0.5}, r"delay = -0.5: must not be negative"),
     "far time": (GOOD | {"timestamp": 1e300}, r"timestamp = 1e\+300: is too large"),
+    "time past any float": (GOOD | {"timestamp": 1e305}, r"timestamp = 1e\+305: is too large"),
     "farther time": (GOOD | {"timestamp": 10**400}, r"timestamp = 1000.*: is too large"),
     "farthest time": ('{"input_length": 1, "timestamp": ' + "9" * 5000 + "}", r"line = .*: cannot be read: integer"),
     "far delay": (GOOD | {"delay": 10**400}, r"delay = 1000.*: is too large"),

@@ -174,7 +174,6 @@ def nanoseconds(name: str, milliseconds: float | None, *, any_sign: bool = False
         raise BadLine(name, milliseconds, "must be a finite number of milliseconds")
     if milliseconds < 0 and not any_sign:
         raise BadLine(name, milliseconds, "must not be negative")
-    rounded = round(milliseconds * NS_PER_MS)
-    if abs(rounded) > MAX_NS:
+    if abs(milliseconds) > MAX_NS // NS_PER_MS:
         raise BadLine(name, milliseconds, "is too large; times are counted in 64-bit nanoseconds")
-    return rounded
+    return round(milliseconds * NS_PER_MS)
