@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvbench.api import curve, replay, replay_matrix, replay_seeds
+    from kvbench.api import compare, compare_measured, curve, replay, replay_matrix, replay_seeds
     from kvbench.config import RunConfig
     from kvbench.engine import CacheEngine, EngineCosts, EngineMetadata, EngineStats
     from kvbench.errors import (
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kvbench.hookspecs import hookimpl
     from kvbench.plugins import Registry, load_registry
     from kvbench.replays.sample import SampleChoice
+    from kvbench.results.accuracy import MeasuredComparison
+    from kvbench.results.compare import Comparison
     from kvbench.results.curve import CurveResult
     from kvbench.results.matrix import MatrixResult
     from kvbench.results.repeats import RepeatResult
@@ -55,6 +57,7 @@ _HOME = {
     "ArgumentError": "kvbench.errors",
     "CacheEngine": "kvbench.engine",
     "CommandSpec": "kvbench.specs",
+    "Comparison": "kvbench.results.compare",
     "ComputeModelSpec": "kvbench.specs",
     "ConfigError": "kvbench.errors",
     "CurveResult": "kvbench.results.curve",
@@ -66,6 +69,7 @@ _HOME = {
     "HashAlgorithmSpec": "kvbench.specs",
     "KvbenchError": "kvbench.errors",
     "MatrixResult": "kvbench.results.matrix",
+    "MeasuredComparison": "kvbench.results.accuracy",
     "Namespace": "kvbench.tokens.namespace",
     "OutputError": "kvbench.errors",
     "Param": "kvbench.specs",
@@ -83,6 +87,8 @@ _HOME = {
     "TraceError": "kvbench.errors",
     "TraceFormatSpec": "kvbench.specs",
     "WorkloadSpec": "kvbench.specs",
+    "compare": "kvbench.api",
+    "compare_measured": "kvbench.api",
     "curve": "kvbench.api",
     "hookimpl": "kvbench.hookspecs",
     "load_registry": "kvbench.plugins",
@@ -97,6 +103,7 @@ __all__ = [
     "ArgumentError",
     "CacheEngine",
     "CommandSpec",
+    "Comparison",
     "ComputeModelSpec",
     "ConfigError",
     "CurveResult",
@@ -108,6 +115,7 @@ __all__ = [
     "HashAlgorithmSpec",
     "KvbenchError",
     "MatrixResult",
+    "MeasuredComparison",
     "Namespace",
     "OutputError",
     "Param",
@@ -125,6 +133,8 @@ __all__ = [
     "TraceError",
     "TraceFormatSpec",
     "WorkloadSpec",
+    "compare",
+    "compare_measured",
     "curve",
     "hookimpl",
     "load_registry",

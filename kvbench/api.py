@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.config import RunConfig, load_config
 from kvbench.plugins import load_registry
+from kvbench.results.accuracy import compare_measured as run_beside
+from kvbench.results.compare import compare_runs
 from kvbench.results.curve import run_curve
 from kvbench.results.matrix import run_matrix
+from kvbench.results.measured import read_measured_requests
 from kvbench.results.run import run_repeats, run_replay
+from kvbench.results.runfile import read_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from kvbench.plugins import Registry
     from kvbench.replays.sample import SampleChoice
+    from kvbench.results.accuracy import MeasuredComparison
+    from kvbench.results.compare import Comparison
     from kvbench.results.curve import CurveResult
     from kvbench.results.matrix import MatrixResult
     from kvbench.results.repeats import RepeatResult
@@ -142,6 +149,35 @@ def curve(
         progress=progress,
         clock=time.perf_counter,
     )
+
+
+def compare(*runs: str | Path, different_traces: bool = False) -> Comparison:
+    """Compare runs with the first of them: requests files of replays (``-o``), or documents (``--json``).
+
+    Raises a :class:`kvbench.KvbenchError` for files that are neither, and for runs of different traces unless
+    ``different_traces``.
+    """
+    return compare_runs([read_run(run) for run in runs], different_traces=different_traces)
+
+
+def compare_measured(
+    run: str | Path,
+    measured: str | Path,
+    *,
+    engine: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    benchmark: int | None = None,
+) -> MeasuredComparison:
+    """Say how far the requests file ``run`` of a timed replay is from what was measured.
+
+    ``measured``   what vLLM's benchmark, AIPerf or GuideLLM wrote, or a table with columns such as ``ttft_ms``.
+    ``engine``     what was measured, with its version.
+    ``columns``    what a table calls its columns; ``benchmark`` which one, from 1, of a file that has several.
+
+    Raises a :class:`kvbench.KvbenchError` where the two cannot be compared.
+    """
+    requests = read_measured_requests(measured, columns=columns, benchmark=benchmark)
+    return run_beside(run, requests, engine=engine)
 
 
 def _configured(config: RunConfig | None, settings: dict[str, Any]) -> RunConfig:

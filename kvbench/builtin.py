@@ -2,8 +2,8 @@
 
 The parts of tiers are listed in :mod:`kvbench.builtin_tiers`, token databases and hash algorithms in
 :mod:`kvbench.builtin_tokens`, routers in :mod:`kvbench.builtin_routers`, compute models in
-:mod:`kvbench.builtin_compute`, all others in :mod:`kvbench.builtin_others`. Factories are strings, so none of
-these modules imports anything of what it lists.
+:mod:`kvbench.builtin_compute`, workloads in :mod:`kvbench.builtin_workloads`, all others in
+:mod:`kvbench.builtin_others`. Factories are strings, so none of these modules imports anything of what it lists.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvbench.builtin_compute import kvbench_compute_models
-from kvbench.builtin_others import (
-    kvbench_commands,
-    kvbench_trace_formats,
-    kvbench_workloads,
-)
+from kvbench.builtin_others import kvbench_commands, kvbench_trace_formats
 from kvbench.builtin_routers import kvbench_router_policies
 from kvbench.builtin_tiers import kvbench_admission_filters, kvbench_devices
 from kvbench.builtin_tokens import kvbench_hash_algorithms, kvbench_token_databases
+from kvbench.builtin_workloads import kvbench_workloads
 from kvbench.hookspecs import hookimpl
 from kvbench.specs import EvictionPolicySpec, Param
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 EXIT_OK = 0
 EXIT_BAD_INPUT = 2
+EXIT_REGRESSION = 3
+"""A figure is worse than ``kvbench compare --fail-if`` allows."""
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 

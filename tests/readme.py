@@ -78,12 +78,15 @@ def run(command: str, cwd: Path = ROOT) -> str:
     return WALL_CLOCK.sub("wall clock: …", done.stdout + done.stderr).rstrip()
 
 
-def session(*commands: str) -> None:
-    """Print commands and what they print as a terminal session."""
+def session(*commands: str, where: str = "root") -> None:
+    """Print commands and what they print as a terminal session; with ``where="folder"`` they write to a
+    temporary folder, which has the sample traces."""
     print("```console")
-    for command in commands:
-        print(f"$ {command}")
-        print(run(command))
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "traces").symlink_to(ROOT / "traces")
+        for command in commands:
+            print(f"$ {command}")
+            print(run(command, ROOT if where == "root" else Path(folder)))
     print("```")
 
 

@@ -10,6 +10,11 @@ from kvbench.cli.tables import Printer, add_remarks, number, percent, rejections
 from kvbench.results.rates import RATES
 from kvbench.units import format_duration_ns
 
+REUSE_SHARES = (0.5, 0.9)
+MOST_TENANTS = 10
+WINDOWS_PER_ROW = 6
+BAR_WIDTH = 30
+
 
 def print_inspection(report: dict[str, Any]) -> None:
     """Print the report of :func:`kvbench.results.inspect.inspect_trace`."""
@@ -18,22 +23,22 @@ def print_inspection(report: dict[str, Any]) -> None:
     out.print(f"[bold]{escape(facts['name'])}[/bold] · {report['rows']:,} requests · {_identity(facts)}")
     if facts["source_name"]:
         out.print(f"made from {facts['source_name']} ({facts['source_format']}) {facts['source_digest']}", style="dim")
-    out.print()
-    for line in _arrivals(report):
-        out.print(line)
-    out.print()
-    out.print(_lengths(report))
-    out.print()
-    if report["blocks"] is not None:
-        out.print(_reuse(report))
-        out.print()
-        for line in _sharing(report["blocks"]):
+    if facts["capacity_factor"] != 1:
+        out.print(f"a sample: a cache of N blocks for the whole corresponds to {facts['capacity_factor']:g} · N here")
+    for part in (
+        [*_arrivals(report), *_sessions(report)],
+        [_lengths(report)],
+        [_reuse(report), "", *_sharing(report)] if report["blocks"] is not None else [],
+        [_tenants(report["tenants"])] if report["tenants"] is not None else [],
+        [_block_sizes(report["block_sizes"])] if report["block_sizes"] else [],
+        [_over_time(report["over_time"])] if report["over_time"] else [],
+        [*map(escape, rejections(report["rejected"], report["rejected_examples"]))],
+        [f"note: {remark}" for remark in report["remarks"]],
+    ):
+        for at, line in enumerate(part):
+            if at == 0:
+                out.print()
             out.print(line)
-        out.print()
-    for line in rejections(report["rejected"], report["rejected_examples"]):
-        out.print(escape(line))
-    for remark in report["remarks"]:
-        out.print(f"note: {remark}")
 
 
 def _identity(facts: dict[str, Any]) -> str:
@@ -60,11 +65,25 @@ def _arrivals(report: dict[str, Any]) -> list[str]:
     gap = arrivals["gap_ns"]
     if gap is not None:
         lines.append(
-            f"gaps: min {format_duration_ns(gap['min'])}, median {format_duration_ns(round(gap['p50']))}, "
-            f"max {format_duration_ns(gap['max'])}"
+            f"gaps: min {format_duration_ns(gap['min'])} ({percent(gap['at_min_share'])} of them), "
+            f"median {format_duration_ns(round(gap['p50']))}, max {format_duration_ns(gap['max'])}"
+            + (f", coefficient of variation {gap['cv']:.3g}" if gap["cv"] is not None else "")
         )
-    if report["sessions"] is not None:
-        lines.append(f"sessions: {report['sessions']:,}")
+    return lines
+
+
+def _sessions(report: dict[str, Any]) -> list[str]:
+    sessions, think = report["sessions"], report["think_time_ns"]
+    lines = []
+    if sessions is not None:
+        lines.append(
+            f"sessions: {sessions['sessions']:,} of {sessions['turns_mean']:.3g} turns "
+            f"(median {sessions['turns_p50']:g}, 90 % up to {sessions['turns_p90']:g}, max {sessions['turns_max']:,})"
+            + (f", {sessions['rows_without']:,} rows without one" if sessions["rows_without"] else "")
+        )
+    if think is not None:
+        points = [format_duration_ns(think[point]) for point in ("p50", "p90", "max")]
+        lines.append(f"think time: median {points[0]}, 90 % up to {points[1]}, max {points[2]}")
     return lines
 
 
@@ -88,11 +107,78 @@ def _reuse(report: dict[str, Any]) -> Any:
     return table
 
 
-def _sharing(blocks: dict[str, Any]) -> list[str]:
+def _sharing(report: dict[str, Any]) -> list[str]:
+    blocks, sessions = report["blocks"], report["sessions"]
     first = blocks["first_blocks"]
-    return [
+    lines = [
         f"blocks: {number(blocks['asked'])} asked, {number(blocks['distinct'])} distinct, "
         f"{percent(blocks['used_once_share'])} of them used once, the most used one {blocks['most_uses']:,} times",
         f"first blocks: {first['distinct']:,} distinct, the most common one starts {first['most_rows']:,} requests "
-        f"({percent(first['most_rows_share'])})",
+        f"({percent(first['most_rows_share'])}), {first['for_90_percent']:,} start 90 %",
     ]
+    if sessions is not None and sessions["hit_blocks"]["same_session_share"] is not None:
+        lines.append(
+            f"hits: {percent(sessions['hit_blocks']['same_session_share'])} on blocks that the same session used last, "
+            f"{percent(sessions['hit_blocks']['other_session_share'])} on another's"
+        )
+    distance, time = report["reuse_distance_blocks"], report["reuse_time_ns"]
+    if distance and time:
+        near, far = (_within(distance, share) for share in REUSE_SHARES)
+        soon, late = (_within(time, share) for share in REUSE_SHARES)
+        lines.append(
+            f"uses again: half of them below {near:,} other blocks and {format_duration_ns(soon)} later, "
+            f"90 % below {far:,} and {format_duration_ns(late)}"
+        )
+    return lines
+
+
+def _within(bins: list[dict[str, int]], share: float) -> int:
+    """The end of the bin in which the ``share`` of all is reached."""
+    wanted, sum_so_far = share * sum(each["blocks"] for each in bins), 0
+    for each in bins:
+        sum_so_far += each["blocks"]
+        if sum_so_far >= wanted:
+            return each["below"]
+    return bins[-1]["below"]
+
+
+def _tenants(tenants: dict[str, Any]) -> Any:
+    table = simple_table("tenant", "requests", "blocks asked", "hit", "token rate")
+    for row in tenants["top"][:MOST_TENANTS]:
+        figures = (f"{row[name]:,}" for name in ("rows", "asked_blocks", "hit_blocks"))
+        table.add_row(escape(row["tenant"]), *figures, percent(row["token_rate"]))
+    rest = tenants["tenants"] - min(MOST_TENANTS, len(tenants["top"]))
+    if rest:
+        table.add_row(f"and {rest:,} more")
+    return table
+
+
+def _block_sizes(sizes: list[dict[str, Any]]) -> Any:
+    table = simple_table("block tokens", "hit tokens", "token rate", "share less than a block")
+    for row in sizes:
+        short = f"{row['shorter_than_block_requests']:,} requests"
+        table.add_row(f"{row['block_tokens']:,}", f"{row['hit_tokens']:,}", percent(row["token_rate"]), short)
+    return table
+
+
+def _over_time(windows: list[dict[str, Any]]) -> Any:
+    blocks = "live_blocks" in windows[0]
+    headers = ("from", "requests", "requests/s", "input tokens")
+    table = simple_table(*headers, *(("new blocks", "live blocks") if blocks else ()))
+    if blocks:
+        add_remarks(table)
+    most = max((row.get("live_blocks", 0) for row in windows), default=0)
+    for at in range(0, len(windows), WINDOWS_PER_ROW):
+        rows = windows[at : at + WINDOWS_PER_ROW]
+        cells = [
+            format_duration_ns(rows[0]["from_ns"]),
+            f"{sum(row['requests'] for row in rows):,}",
+            f"{sum(row['requests_per_s'] for row in rows) / len(rows):,.3g}",
+            f"{sum(row['input_tokens'] for row in rows):,}",
+        ]
+        if blocks:
+            live = max(row["live_blocks"] for row in rows)
+            bar = "█" * round(BAR_WIDTH * live / most) if most else ""
+            cells += [f"{sum(row['new_blocks'] for row in rows):,}", f"{live:,}", bar]
+        table.add_row(*cells)
+    return table

@@ -1,22 +1,20 @@
-"""``kvbench trace``: import, inspect, make, anonymize."""
+"""``kvbench trace``: import, export, inspect, select, make, anonymize."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kvbench.cli.anonymize import anonymize
-from kvbench.cli.parts import PartType
-from kvbench.cli.progress import row_progress
+from kvbench.cli.parts import PartType, make_part
 from kvbench.cli.root import registry_of
+from kvbench.cli.traceinspect import inspect
+from kvbench.cli.tracemake import make
+from kvbench.cli.traceselect import select
 from kvbench.errors import ConfigError
-from kvbench.specs import TraceFormatSpec, WorkloadSpec
-
-if TYPE_CHECKING:
-    from kvbench.plugins import Registry
-    from kvbench.specs import Spec
+from kvbench.specs import TraceFormatSpec
 
 MLPERF = "mlperf-io"
 EXPORTS = ("aiperf", "arrow", "csv", "libcachesim", "mooncake", "parquet", MLPERF)
@@ -25,10 +23,13 @@ COMPRESSIONS = (".gz", ".zst", ".bz2", ".tgz")
 
 @click.group()
 def trace() -> None:
-    """Import, inspect, make and anonymize traces."""
+    """Import, export, inspect, select, make and anonymize traces."""
 
 
 trace.add_command(anonymize)
+trace.add_command(inspect)
+trace.add_command(make)
+trace.add_command(select)
 
 
 @trace.command(
@@ -103,7 +104,7 @@ def import_(
         name, reader = guess_format(members, formats)
         guessed = " (guessed)"
     else:
-        name, reader = _make(registry, TraceFormatSpec, format_, "--format")
+        name, reader = make_part(registry, TraceFormatSpec, format_, "--format")
         guessed = ""
     report = import_trace(members, target, format=reader, limit=limit, **settings)
     click.echo(f"{members.title}: {name}{guessed}, {report.rows:,} rows", nl=False)
@@ -161,66 +162,6 @@ def export(source: str, to: str, output: Path, block_tokens: int | None, block_b
     for note in report.notes:
         click.echo(f"note: {note}")
     click.echo(f"wrote {output}: {report.rows:,} rows")
-
-
-@trace.command(epilog="Example: kvbench trace inspect conversation.arrow")
-@click.argument("source", metavar="TRACE")
-@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
-@click.option("--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id.")
-@click.option("--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad rows.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.pass_context
-def inspect(ctx: click.Context, /, source: str, as_json: bool, **settings: Any) -> None:
-    """Say what is in TRACE: arrivals, lengths, the reuse there is to win, and what looks odd."""
-    from kvbench.results.inspect import inspect_trace
-    from kvbench.trace.reader import open_trace
-
-    opened = open_trace(source, **settings)
-    with row_progress("inspect") as progress:
-        report = inspect_trace(opened, registry_of(ctx), progress=progress)
-    if as_json:
-        import json
-
-        click.echo(json.dumps(report, indent=2))
-        return
-    from kvbench.cli.inspection import print_inspection
-
-    print_inspection(report)
-
-
-@trace.command(
-    epilog="""\b
-Examples:
-  kvbench trace make chat -o chat.arrow
-  kvbench trace make chat,sessions=1000,turns=8 --seed 7 -o big.arrow
-  kvbench trace make rag,num_documents=50,docs_per_request=3,ids=token,separator_tokens=2 -o rag.arrow
-
-kvbench plugins lists the workloads with their parameters."""
-)
-@click.argument("workload", type=PartType(WorkloadSpec))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="What to write.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of every random choice.")
-@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
-@click.pass_context
-def make(ctx: click.Context, workload: str, output: Path, seed: int, force: bool) -> None:
-    """Make a synthetic trace from WORKLOAD and a seed."""
-    from kvbench.trace.writer import TraceWriter
-
-    _, made = _make(registry_of(ctx), WorkloadSpec, workload, "WORKLOAD", seed)
-    rows = 0
-    with TraceWriter(output, made.schema, made.facts, force=force) as writer:
-        for batch in made.batches():
-            writer.write(batch)
-            rows += batch.num_rows
-    click.echo(f"wrote {output}: {rows:,} rows")
-
-
-def _make(registry: Registry, kind: type[Spec], choice: str, setting: str, *args: Any) -> tuple[str, Any]:
-    from kvbench.config import parse_part
-
-    name, params = parse_part(choice, setting)
-    spec = registry.get(kind, name)
-    return name, spec.load()(*args, **spec.parse_params(params))
 
 
 def _stem(name: str) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.keyed import Keyed
-from kvbench.replays.sample import mix64
 from kvbench.seeds import stream_seed
 from kvbench.serveconfig import MAX_TIME_NS
 from kvbench.trace.columns import numbers, validity
+from kvbench.trace.sampling import mix64
 from kvbench.units import NS_PER_S, format_duration_ns
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ would break the leading runs that prefix hits are made of.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from blake3 import blake3
 
 from kvbench.errors import ConfigError
 from kvbench.seeds import stream_seed
 from kvbench.trace.rows import Interner
+from kvbench.trace.sampling import mix64, session_hashes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -118,20 +118,6 @@ class Sampler:
 
     def _session_names(self, item: Keyed) -> UInt64s:
         """A hash of the session's name; a request without one is a session of its own."""
-        encoded = item.batch.column("session_id").dictionary_encode()
-        digests = [blake3(text.encode()).digest(length=8) for text in encoded.dictionary.to_pylist()]
-        hashes = np.array([int.from_bytes(digest, "little") for digest in digests] or [0], np.uint64)
-        rows = np.arange(self._rows, self._rows + len(encoded), dtype=np.uint64)
-        known = np.asarray(encoded.is_valid().to_numpy(zero_copy_only=False))
-        at: npt.NDArray[Any] = encoded.indices.fill_null(0).to_numpy()
-        return np.where(known, hashes[at], mix64(rows ^ self._salt))
-
-
-def mix64(values: UInt64s) -> UInt64s:
-    """The finaliser of SplitMix64, as in hashing.pxd: a bijection of 64-bit words."""
-    mixed = values ^ (values >> np.uint64(30))
-    mixed = mixed * np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
+        column = item.batch.column("session_id")
+        rows = np.arange(self._rows, self._rows + len(column), dtype=np.uint64)
+        return session_hashes(column, rows, self._salt)

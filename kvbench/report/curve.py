@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvbench.atomic import atomic_path
-from kvbench.errors import ConfigError, OutputError
+from kvbench.report.charts import plotter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kvbench.results.curve import CurveResult
 
-FORMATS = (".html", ".svg", ".png")
 SHOWN = ("token", "block", "request_mean", "request_any")
-NEEDED = {"altair": "altair", "vl_convert": "vl-convert-python"}
 
 
 def curve_plotter(path: str, *, force: bool) -> Callable[[CurveResult], None]:
     """A function that draws a curve to ``path``. Raises ConfigError at once where that cannot work."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in FORMATS:
-        raise ConfigError(f"--plot {path}: the name must end in {', '.join(FORMATS)}")
-    missing = [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ConfigError(f"--plot needs {' and '.join(missing)}; install it with: pip install 'kvbench[report]'")
-    if Path(path).exists() and not force:
-        raise OutputError(f"{path} exists; give --force to overwrite it")
-
-    def draw(result: CurveResult) -> None:
-        with atomic_path(path, force) as temporary:
-            save(chart(result), Path(temporary), suffix)
-
-    return draw
-
-
-def save(drawing: Any, path: Path, suffix: str) -> None:
-    """Write a chart; HTML carries all it needs and works without a network."""
-    if suffix == ".html":
-        drawing.save(str(path), format="html", inline=True)
-    else:
-        drawing.save(str(path), format=suffix[1:], **({"scale_factor": 2} if suffix == ".png" else {}))
+    return plotter(path, chart, force=force)
 
 
 def chart(result: CurveResult) -> Any:

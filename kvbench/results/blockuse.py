@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kvbench.results.carry import grown
 from kvbench.results.rates import ratio
 from kvbench.trace.columns import numbers
 from kvbench.trace.rows import Interner
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = -2
 NO_PARENT = -1
+NEVER = -1
+TOP_SHARE = 0.9
 
 
 class BlockUse:
@@ -36,14 +39,17 @@ class BlockUse:
         self._firsts = np.zeros(0, np.int64)
         self._parent = np.zeros(0, np.int64)
         self._size = np.zeros(0, np.int64)
+        self._first_ns = np.zeros(0, np.int64)
+        self._last_ns = np.zeros(0, np.int64)
         self._two_parents = _Oddity()
         self._two_sizes = _Oddity()
 
-    def add(self, served: Served, first_row: int) -> None:
-        """Take in one batch, whose first row is number ``first_row`` (from 0) of the trace."""
+    def add(self, served: Served, first_row: int) -> Int64s:
+        """Take in one batch, whose first row is number ``first_row`` (from 0) of the trace; returns the number
+        of each block of it."""
         keys, offsets = served.keys.keys, served.keys.offsets
         if len(keys) == 0:
-            return
+            return np.zeros(0, np.int64)
         numbered = keys
         if self._interner is not None:
             numbered = np.empty_like(keys)
@@ -56,6 +62,15 @@ class BlockUse:
         rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) + first_row
         self._check_parents(ids, starts, rows)
         self._check_sizes(ids, offsets, numbers(served.batch.column("input_tokens")).astype(np.int64), rows)
+        times = np.repeat(numbers(served.batch.column("arrival_ns")), np.diff(offsets))
+        self._first(self._first_ns, self._last_ns[ids] == NEVER, ids, times)
+        self._last_ns[ids] = times
+        return ids
+
+    def lifetimes(self) -> tuple[Int64s, Int64s]:
+        """When each block was used first and last, in nanoseconds."""
+        used = self._last_ns != NEVER
+        return self._first_ns[used], self._last_ns[used]
 
     def summary(self, totals: Totals) -> dict[str, Any]:
         """Uses of blocks, one-use share, and sharing by first block."""
@@ -75,6 +90,7 @@ class BlockUse:
                 "distinct": len(starts),
                 "most_rows": int(starts.max()) if len(starts) else 0,
                 "most_rows_share": ratio(int(starts.max()) if len(starts) else 0, int(starts.sum())),
+                "for_90_percent": _covering(starts, TOP_SHARE),
             },
         }
 
@@ -92,14 +108,12 @@ class BlockUse:
         ]
 
     def _grow(self, wanted: int) -> None:
-        have = len(self._uses)
-        if wanted <= have:
-            return
-        room = max(wanted, have + have // 2) - have
-        self._uses = np.concatenate([self._uses, np.zeros(room, np.int64)])
-        self._firsts = np.concatenate([self._firsts, np.zeros(room, np.int64)])
-        self._parent = np.concatenate([self._parent, np.full(room, UNKNOWN, np.int64)])
-        self._size = np.concatenate([self._size, np.zeros(room, np.int64)])
+        self._uses = grown(self._uses, wanted, 0)
+        self._firsts = grown(self._firsts, wanted, 0)
+        self._parent = grown(self._parent, wanted, UNKNOWN)
+        self._size = grown(self._size, wanted, 0)
+        self._first_ns = grown(self._first_ns, wanted, NEVER)
+        self._last_ns = grown(self._last_ns, wanted, NEVER)
 
     @staticmethod
     def _first(known: Int64s, new: npt.NDArray[np.bool_], ids: Int64s, values: Int64s) -> None:
@@ -123,6 +137,13 @@ class BlockUse:
         sizes[offsets[1:][partial] - 1] = input_tokens[partial] % block
         self._first(self._size, self._size[ids] == 0, ids, sizes)
         self._two_sizes.note(ids, rows, self._size[ids] != sizes)
+
+
+def _covering(counts: Int64s, share: float) -> int:
+    """How many of the largest ``counts`` sum up to ``share`` of all."""
+    if len(counts) == 0:
+        return 0
+    return int(np.searchsorted(np.cumsum(np.sort(counts)[::-1]), share * int(counts.sum()))) + 1
 
 
 class _Oddity:

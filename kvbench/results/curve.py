@@ -13,6 +13,7 @@ from kvbench.config import TELLS_OF_TIERS
 from kvbench.errors import ConfigError
 from kvbench.replays.curve import CurvePass
 from kvbench.replays.plan import make_plan
+from kvbench.results.bins import by_bit_length
 from kvbench.results.capacities import chosen_capacities, wanted_capacities
 from kvbench.results.curverates import METHOD, RateTable
 from kvbench.results.curvetable import CURVE_SCHEMA, curve_batches, curve_rows
@@ -149,8 +150,8 @@ def _summary(found: CurvePass, table: RateTable, changes: Int64s, trace: Trace) 
         "infinite_rates": table.rates(np.array([max(last or 1, 1)]))[0],
         "saturation_blocks": last,
         "knee": _knee(table, changes),
-        "reuse_distance_blocks": _histogram(found.reuse_distances()),
-        "reuse_time_ns": _histogram(np.array(found.reuse_times())),
+        "reuse_distance_blocks": by_bit_length(found.reuse_distances()),
+        "reuse_time_ns": by_bit_length(np.array(found.reuse_times())),
         "sample": _sample(found, trace),
     }
 
@@ -170,17 +171,6 @@ def _knee(table: RateTable, changes: Int64s) -> dict[str, Any] | None:
     along = np.log(capacities / first) / math.log(last / first)
     at = int(np.argmax(height - along))
     return {"capacity_blocks": int(capacities[at]), "rate": name, "value": float(values[at]), "definition": KNEE}
-
-
-def _histogram(counts: Int64s) -> list[dict[str, int]]:
-    """Counts by bit length as a list from ``from`` to ``below``, without the empty ends."""
-    used = np.flatnonzero(counts)
-    if len(used) == 0:
-        return []
-    return [
-        {"from": 0 if bits == 0 else 1 << (bits - 1), "below": 1 << bits, "blocks": int(counts[bits])}
-        for bits in range(int(used[0]), int(used[-1]) + 1)
-    ]
 
 
 def _sample(found: CurvePass, trace: Trace) -> dict[str, Any] | None:

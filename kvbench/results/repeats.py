@@ -86,19 +86,21 @@ def figures_of(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     """Every number of the summaries, in the order in which they first come; those that are always null are left out."""
     values: dict[str, list[float]] = {}
     for summary in summaries:
-        for path, value in _numbers(summary, ""):
-            values.setdefault(path, []).append(value)
+        for path, value in leaves(summary):
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                values.setdefault(path, []).append(value)
     return {path: Figure.of(found) for path, found in values.items()}
 
 
-def _numbers(node: Any, path: str) -> Iterator[tuple[str, float]]:
+def leaves(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a summary or a configuration that is no record and no list, with its path."""
     if isinstance(node, dict):
         for key, value in node.items():
-            yield from _numbers(value, f"{path}.{key}" if path else str(key))
+            yield from leaves(value, f"{path}.{key}" if path else str(key))
     elif isinstance(node, (list, tuple)):
         for at, value in enumerate(node):
-            yield from _numbers(value, f"{path}.{_name(value, at)}")
-    elif isinstance(node, (int, float)) and not isinstance(node, bool):
+            yield from leaves(value, f"{path}.{_name(value, at)}")
+    else:
         yield path, node
 
 

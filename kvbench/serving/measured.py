@@ -44,6 +44,10 @@ class Measured:
         """Whether any row has a value there."""
         return any(row.get(column) not in (None, "") for row in self.rows)
 
+    def only(self, rows: Sequence[int]) -> Measured:
+        """Some of the rows, by their places."""
+        return Measured(self.name, [self.rows[at] for at in rows], [self.numbers[at] for at in rows], self.renamed)
+
     def error(self, at: int, column: str, value: object, rule: str) -> ConfigError:
         """The error for one cell."""
         shown = self.renamed.get(column, column)

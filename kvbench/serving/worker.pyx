@@ -58,8 +58,9 @@ cdef class Worker(Batching):
         while request != NULL:
             held += request.held_chunks
             pins += self.mover.pins_in(request, gpu)
-            if request.state == DECODE and self.heap_count:
-                tokens = request.prompt + self.generated_by(request) - 1
+            if request.state == DECODE:
+                # The step under way computes the KV of its last token.
+                tokens = request.prompt + self.generated_by(request)
                 assert request.held_chunks == self.mover.chunks_for(tokens), "blocks held are not those of its tokens"
             request = request.later
         if (<StackedTier>gpu).limited:

@@ -74,6 +74,8 @@ class TraceFacts:
     ``source_name``, ``source_format``, ``source_digest``  what the trace was made from;
                        the digest is ``blake3:`` and the hex digest of the source's bytes.
     ``version``        of the schema.
+    ``capacity_factor``  of a sample: the share of the whole trace's units that are here. A cache for the whole
+                       trace corresponds to one of this share of its capacity here.
     """
 
     block_tokens: int | None = None
@@ -85,14 +87,18 @@ class TraceFacts:
     source_format: str = ""
     source_digest: str = ""
     version: int = SCHEMA_VERSION
+    capacity_factor: float = 1.0
 
     def with_block_tokens(self, block_tokens: int | None) -> TraceFacts:
         """The facts with another block size, unless that is None."""
         return self if block_tokens is None else dataclasses.replace(self, block_tokens=block_tokens)
 
     def to_metadata(self) -> dict[bytes, bytes]:
-        """The facts as Arrow schema metadata: one key with canonical JSON."""
-        return {METADATA_KEY: canonical_json(dataclasses.asdict(self)).encode()}
+        """The facts as Arrow schema metadata: one key with canonical JSON. What is no sample says nothing of one."""
+        said = dataclasses.asdict(self)
+        if self.capacity_factor == 1.0:
+            del said["capacity_factor"]
+        return {METADATA_KEY: canonical_json(said).encode()}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> TraceFacts:
@@ -143,6 +149,9 @@ def _check_fact(name: str, value: object, where: str) -> None:
         if value is not None and (type(value) is not int or not 1 <= value <= MAX_TOKENS):
             rule = f"must be a whole number from 1 to {MAX_TOKENS:,}, or null"
             raise TraceError.at(where, None, "fact block_tokens", value, rule)
+    elif name == "capacity_factor":
+        if type(value) not in (int, float) or not 0 < value <= 1:  # type: ignore[operator]
+            raise TraceError.at(where, None, "fact capacity_factor", value, "must be above 0 and at most 1")
     elif name == "dense":
         if not isinstance(value, bool):
             raise TraceError.at(where, None, "fact dense", value, "must be true or false")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import subprocess
 import sys
@@ -110,7 +111,12 @@ def test_inspect_says_what_reuse_there_is_and_what_looks_odd(cli: Cli, tmp_path:
     assert report["arrivals"]["ties"] == 2
     assert report["blocks"]["distinct"] == 6
     assert report["blocks"]["used_once"] == 3
-    assert report["blocks"]["first_blocks"] == {"distinct": 3, "most_rows": 2, "most_rows_share": 0.5}
+    assert report["blocks"]["first_blocks"] == {
+        "distinct": 3,
+        "most_rows": 2,
+        "most_rows_share": 0.5,
+        "for_90_percent": 3,
+    }
     assert report["infinite_rates"]["block"] == 0.3
     ties, silent, parents, sizes = report["remarks"]
     assert "2 of 3 neighbouring rows (67%)" in ties
@@ -137,3 +143,17 @@ def test_inspect_of_the_conversation_trace_gives_the_measured_figures(cli: Cli, 
     assert report["arrivals"]["ties"] == 10_851
     assert report["arrivals"]["distinct"] == 1_180
     assert report["blocks"]["first_blocks"]["most_rows"] == 12_031
+
+
+@pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("altair", "vl_convert")), reason="needs the extra 'report'"
+)
+def test_inspect_draws_what_it_found(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    run = cli("trace", "inspect", sample, "--plot", "c.svg")
+    assert run.code == 0, run.err
+    assert "wrote c.svg" in run.out
+    drawn = (tmp_path / "c.svg").read_text()
+    for title in ("live blocks", "share of repeated uses", "block tokens"):
+        assert title in drawn
+    assert "give --force" in cli("trace", "inspect", sample, "--plot", "c.svg").err
+    assert "--force has no effect without --plot" in cli("trace", "inspect", sample, "--force").err

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from hypothesis import event, given, settings, target
+import pytest
+from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
 import kvbench
 from kvbench.plugins import load_registry
-from tests.replays.timed_model import COUNTS, TIMES, Job, Lower, Model, Settings
+from tests.replays.model_blocks import COUNTS, TIMES, Job, Lower, Settings
+from tests.replays.timed_model import Model
 
 BLOCK_TOKENS, BLOCK_BYTES = 10, 1000
 
@@ -37,7 +40,6 @@ def setups(draw: Any, *, tiers: bool) -> Settings:
             bytes_per_ns=Fraction(draw(st.sampled_from([1, 2, 10]))),
             fair=draw(st.booleans()),
         )
-    chunked = draw(st.booleans())
     return Settings(
         block_tokens=BLOCK_TOKENS,
         block_bytes=BLOCK_BYTES,
@@ -49,7 +51,7 @@ def setups(draw: Any, *, tiers: bool) -> Settings:
         batch_tokens=draw(st.sampled_from([3, 8, 25, 60, 1000])),
         sequences=draw(st.sampled_from([1, 2, 3, 256])),
         fetches=draw(st.sampled_from([0, 1, 2])) if tiers else 8,
-        chunked=chunked,
+        chunked=draw(st.booleans()),
         share=draw(st.booleans()),
         blocking=tiers and draw(st.booleans()),
         decode=draw(st.sampled_from([True, True, True, False])),
@@ -137,19 +139,48 @@ def compare(result: kvbench.ReplayResult, model: Model, jobs: list[Job]) -> None
     assert worker["busy_ns"] == model.busy_ns
     assert worker["rebuilds"] == model.rebuilds
     assert worker["preemptions"] == sum(job.counts["preemptions"] for job in jobs)
-    event(f"preemptions: {min(worker['preemptions'], 3)}")
-    target(float(worker["preemptions"]), label="preemptions")
 
 
-@settings(max_examples=200, deadline=None)
+def preemptions(jobs: list[Job]) -> float:
+    return float(sum(job.counts["preemptions"] for job in jobs))
+
+
+@settings(max_examples=120, deadline=None)
 @given(requests, setups(tiers=False))
 def test_one_gpu_serves_as_the_model_does(make_trace: Any, rows: list[Any], setup: Settings) -> None:
-    compare(*served(make_trace, rows, setup))
+    result, model, jobs = served(make_trace, rows, setup)
+    compare(result, model, jobs)
+    target(preemptions(jobs))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(requests, setups(tiers=True))
 def test_a_tier_below_serves_as_the_model_does(make_trace: Any, rows: list[Any], setup: Settings) -> None:
     result, model, jobs = served(make_trace, rows, setup)
     compare(result, model, jobs)
-    event(f"lost: {model.lost > 0}")
+    target(preemptions(jobs))
+
+
+RANGES = ((1, 2**5), (0, 12), (0, BLOCK_TOKENS), (0, 36))
+"""Of the last block, the gap, what the last block lacks, and the answer of a request."""
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("fair", [False, True])
+def test_a_crowded_worker_serves_as_the_model_does(make_trace: Any, fair: bool, share: bool) -> None:
+    """With preemptions, hits in both tiers, writes that are lost and blocks that are not visible yet."""
+    random = np.random.default_rng(1)
+    leaves, gaps, lacking, answers = (random.integers(low, high, 120).tolist() for low, high in RANGES)
+    ids = [[leaf >> up for up in reversed(range(leaf.bit_length()))] for leaf in leaves]
+    lower = Lower(12, 1000, 300, Fraction(1, 1), fair)
+    setup = Settings(
+        BLOCK_TOKENS, BLOCK_BYTES, 14, token_ns=10, decode_ns=200, batch_tokens=60, share=share, lower=lower
+    )
+    rows = list(zip(gaps, ids, lacking, answers, strict=True))
+    result, model, jobs = served(make_trace, rows, setup)
+    compare(result, model, jobs)
+    counts = {name: sum(job.counts[name] for job in jobs) for name in COUNTS}
+    often = ("preemptions", "hit_gpu_blocks", "hit_cpu_blocks", "readmitted_blocks", "evicted_blocks")
+    assert all(counts[name] > 20 for name in often), counts
+    assert model.lost > 5
+    assert share or counts["miss_not_visible_blocks"] > 0

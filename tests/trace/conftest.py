@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from kvbench.trace.schema import COLUMN_BY_NAME, TraceFacts, make_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MakeTable = Callable[..., pa.Table]
 
@@ -71,3 +68,9 @@ def save() -> Callable[[pa.Table, Path, int], Path]:
 @pytest.fixture(scope="session")
 def empty_schema() -> pa.Schema:
     return make_schema({"arrival_ns", "input_tokens"})
+
+
+@pytest.fixture(scope="session")
+def sample_path() -> Path:
+    """The shipped sample trace."""
+    return Path(__file__).parents[2] / "traces" / "chat.arrow"

@@ -36,6 +36,12 @@ class Workload(ABC):
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in order of arrival; the same ones at each call."""
 
+    @property
+    def expected_token_rate(self) -> float | None:
+        """Expected hit tokens over expected input tokens with a cache that holds everything (full blocks, one
+        pass from empty); None where no formula is known."""
+        return None
+
 
 def stream(seed: int, *names: str | int) -> random.Random:
     """The random stream of a seed for one purpose. Use its ``random()`` only: that is what Python keeps stable."""

@@ -1,9 +1,15 @@
 """Chat: people who talk in turns, with system prompts that many of them share.
 
 The prompt of a turn is the system prompt and the whole talk so far, answers included. Sessions
-start as a Poisson process; a next turn comes after the answer was given (at 20 ms a token) and a
-pause for thought. What is shared: the system prompt's blocks between sessions that have the same
-one, and a session's blocks between its turns.
+start as :mod:`kvbench.trace.synth.arrivals` has it; a next turn comes after the answer was given (at
+20 ms a token) and a pause for thought. What is shared: the system prompt's blocks between sessions that
+have the same one, and a session's blocks between its turns.
+
+Expected reuse, with m turns, s system, u user and o output tokens on average, N sessions, D system
+prompts seen (:func:`kvbench.trace.synth.draw.expected_distinct`) and blocks of B tokens: the prompts of a session have
+m s + m² u + m (m - 1) o tokens. A later turn hits the prompt before it, of which a half block less half
+a token is lost on average: (m - 1) (s - (B - 1) / 2) + m (m - 1) u + (m - 1)² o a session; first turns hit
+the full blocks of the system prompt, (N - D) ⌊s / B⌋ B in all.
 """
 
 from __future__ import annotations
@@ -16,7 +22,18 @@ import pyarrow as pa
 from kvbench.errors import ConfigError
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
-from kvbench.trace.synth.draw import OUTPUT_SIGMA, exponential, geometric, lognormal_count, pick, token, zipf_weights
+from kvbench.trace.synth.arrivals import ArrivalParams, start_times_ns
+from kvbench.trace.synth.draw import (
+    OUTPUT_SIGMA,
+    expected_distinct,
+    exponential,
+    geometric,
+    lognormal_count,
+    pick,
+    token,
+    zipf_shares,
+    zipf_weights,
+)
 from kvbench.trace.synth.limits import MAX_NS, check_params, nanoseconds, too_late
 from kvbench.units import MAX_TOKENS
 
@@ -27,6 +44,7 @@ if TYPE_CHECKING:
 NS_PER_OUTPUT_TOKEN = 20_000_000
 USER_SIGMA = 0.8
 ZIPF_EXPONENT = 1.0
+DEFAULT_RATE = 0.5
 ROWS_PER_BATCH = 1024
 BATCH_COLUMNS = (
     "arrival_ns",
@@ -41,12 +59,12 @@ TOO_LATE = {"goes_on": "chats", "advice": "raise rate, or lower sessions, turns,
 
 
 @dataclass(frozen=True, slots=True)
-class ChatParams:
+class ChatParams(ArrivalParams):
     """``sessions`` talks over ``system_prompts`` system prompts (popular by Zipf's law) of ``system_tokens``.
 
     ``turns`` a session (mean, geometric), ``user_tokens`` a question and ``output_tokens`` an answer
     (means, lognormal), ``think_s`` between an answer and the next question (mean, exponential),
-    ``rate`` sessions started per second, ``ids`` either ``block`` or ``token``.
+    ``rate`` sessions started per second (0.5), ``ids`` either ``block`` or ``token``.
     """
 
     sessions: int = 200
@@ -56,7 +74,6 @@ class ChatParams:
     user_tokens: float = 120.0
     output_tokens: float = 250.0
     think_s: float = 20.0
-    rate: float = 0.5
     block_tokens: int = 64
     ids: str = "block"
 
@@ -72,6 +89,7 @@ class ChatParams:
             "block_tokens": 1,
         }
         check_params("chat", self, floors=floors, choices={"ids": ("block", "token")})
+        self.check_arrivals("chat")
 
 
 @dataclass(slots=True)
@@ -115,6 +133,16 @@ class ChatWorkload(Workload):
     def schema(self) -> pa.Schema:
         return self._schema
 
+    @property
+    def expected_token_rate(self) -> float:
+        p = self._params
+        later, loss = p.turns - 1, (p.block_tokens - 1) / 2
+        asked = p.turns * (p.system_tokens + p.turns * p.user_tokens + later * p.output_tokens)
+        hit = later * (p.system_tokens - loss + p.turns * p.user_tokens + later * p.output_tokens)
+        first = p.system_tokens // p.block_tokens * p.block_tokens
+        seen = expected_distinct(zipf_shares(p.system_prompts, ZIPF_EXPONENT), p.sessions)
+        return (hit + first * (1 - seen / p.sessions)) / asked
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         turns = self._turns()
         identity = _Blocks(self._params) if self._params.ids == "block" else _Tokens(self._params, self._seed)
@@ -129,11 +157,10 @@ class ChatWorkload(Workload):
         params = self._params
         starts = stream(self._seed, "chat", "starts")
         counts = stream(self._seed, "chat", "turns")
-        now_s = 0.0
+        times = start_times_ns("chat", params, starts, DEFAULT_RATE, **TOO_LATE)
         turns: list[_Turn] = []
         for session in range(params.sessions):
-            now_s += exponential(starts, 1 / params.rate)
-            turns.extend(self._session(session, _nanoseconds(now_s), geometric(counts, params.turns)))
+            turns.extend(self._session(session, next(times), geometric(counts, params.turns)))
         turns.sort(key=lambda turn: (turn.arrival_ns, turn.session, turn.turn))
         return turns
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from itertools import accumulate
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ OUTPUT_SIGMA = 0.7
 """Of the lengths of answers, in each workload."""
 
 _STANDARD_NORMAL = NormalDist()
-_SMALLEST = 2.0**-53
+SMALLEST = 2.0**-53
 
 
 def exponential(rng: random.Random, mean: float) -> float:
@@ -31,7 +33,7 @@ def geometric(rng: random.Random, mean: float) -> int:
 
 def lognormal_count(rng: random.Random, mean: float, sigma: float) -> int:
     """A count of at least 1 whose logarithm has deviation ``sigma``; ``mean`` is that before rounding."""
-    normal = _STANDARD_NORMAL.inv_cdf(max(rng.random(), _SMALLEST))
+    normal = _STANDARD_NORMAL.inv_cdf(max(rng.random(), SMALLEST))
     return max(1, round(math.exp(math.log(mean) - sigma * sigma / 2 + sigma * normal)))
 
 
@@ -42,10 +44,26 @@ def zipf_weights(count: int, exponent: float) -> list[float]:
     return [math.fsum(weights[: index + 1]) / total for index in range(count)]
 
 
+def zipf_shares(count: int, exponent: float) -> list[float]:
+    """Shares of ``count`` items whose popularity falls as rank to the power of ``-exponent``; they sum to 1."""
+    weights = [rank**-exponent for rank in range(1, count + 1)]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def cumulated(shares: Sequence[float]) -> list[float]:
+    """Cumulative shares, for :func:`pick`."""
+    return list(accumulate(shares))
+
+
+def expected_distinct(shares: Sequence[float], draws: float) -> float:
+    """How many different items ``draws`` independent draws give on average: the sum of 1 - (1 - share)^draws."""
+    return math.fsum(-math.expm1(draws * math.log1p(-share)) if share < 1 else 1.0 for share in shares)
+
+
 def pick(rng: random.Random, cumulative: Sequence[float]) -> int:
     """An index, by cumulative shares."""
-    at = rng.random()
-    return next((index for index, share in enumerate(cumulative) if at < share), len(cumulative) - 1)
+    return min(bisect_right(cumulative, rng.random()), len(cumulative) - 1)
 
 
 def sample(rng: random.Random, count: int, size: int) -> list[int]:

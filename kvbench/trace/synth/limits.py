@@ -16,18 +16,24 @@ MAX_NS = 2**63 - 1
 
 
 def check_params(
-    workload: str, params: Any, *, floors: Mapping[str, int], choices: Mapping[str, tuple[str, ...]]
+    workload: str,
+    params: Any,
+    *,
+    floors: Mapping[str, int],
+    choices: Mapping[str, tuple[str, ...]],
+    shares: tuple[str, ...] = (),
 ) -> None:
-    """Raise ConfigError for a parameter that is below its floor, not finite, or none of its choices,
-    and for a ``rate`` that is not above 0."""
+    """Raise ConfigError for a parameter that is below its floor, not finite, none of its choices, or as a share
+    above 1."""
     for name, floor in floors.items():
         if not getattr(params, name) >= floor:
             raise ConfigError(f"workload {workload}: {name} = {getattr(params, name)} is below {floor}")
-    if not params.rate > 0:
-        raise ConfigError(f"workload {workload}: rate = {params.rate} must be above 0")
-    for name in (*floors, "rate"):
+    for name in floors:
         if not math.isfinite(getattr(params, name)):
             raise ConfigError(f"workload {workload}: {name} = {getattr(params, name)} must be a finite number")
+    for name in shares:
+        if getattr(params, name) > 1:
+            raise ConfigError(f"workload {workload}: {name} = {getattr(params, name)} is above 1, and it is a share")
     for name, known in choices.items():
         if getattr(params, name) not in known:
             raise ConfigError(

@@ -2,16 +2,23 @@
 
 A prompt is the system prompt, the documents of the request and the question, with a separator
 between them if one is asked for. All ``num_documents`` documents are equally likely. Requests come
-as a Poisson process. What is shared: the system prompt, and with a prefix cache as many leading
-documents as another request had in the same order; a cache of segments can share any document.
+as :mod:`kvbench.trace.synth.arrivals` has it. What is shared: the system prompt, and with a prefix cache
+as many leading documents as another request had in the same order; a cache of segments can share any
+document.
 
 With ``order = sorted`` there are C(N, k) sequences of documents, all equally likely, so about
 C(N, k) · ln(1 / (1 − p)) requests see a share p of them (the coupon collector's problem); with
 ``shuffled`` there are N! / (N − k)!.
+
+Expected reuse: of R requests, as many hit the blocks that end in their j-th document as there are fewer
+different sequences of j leading documents. Sorted, a sequence that ends with the d-th document (from 0)
+is one of C(d, j − 1) and has the share C(N − 1 − d, k − j) / C(N, k); shuffled, there are N! / (N − j)! of
+the same share.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +28,9 @@ import pyarrow as pa
 from kvbench.errors import ConfigError
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
-from kvbench.trace.synth.draw import OUTPUT_SIGMA, VOCABULARY, exponential, lognormal_count, sample, token
-from kvbench.trace.synth.limits import check_params, nanoseconds
+from kvbench.trace.synth.arrivals import ArrivalParams, start_times_ns
+from kvbench.trace.synth.draw import OUTPUT_SIGMA, VOCABULARY, expected_distinct, lognormal_count, sample, token
+from kvbench.trace.synth.limits import check_params
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -34,18 +42,24 @@ if TYPE_CHECKING:
     Ids = npt.NDArray[Any]
 
 QUESTION_SIGMA = 0.8
+DEFAULT_RATE = 1.0
+TOO_LATE = {"goes_on": "requests", "advice": "raise rate, or lower requests"}
+MAX_TERMS = 200_000
+"""With more documents times documents a request, the expected reuse is not worked out."""
+RARE = 1e-9
+"""Of things that are expected less often than this, no two draws meet the same one."""
 ROWS_PER_BATCH = 1024
 IDS_PER_BATCH = 2**22
 COLUMNS = ("arrival_ns", "input_tokens", "output_tokens", "request_id")
 
 
 @dataclass(frozen=True, slots=True)
-class RagParams:
+class RagParams(ArrivalParams):
     """``requests`` questions, each about ``docs_per_request`` of ``num_documents`` documents.
 
     ``document_tokens`` a document and ``system_tokens`` the system prompt (exact),
     ``question_tokens`` and ``output_tokens`` a question and an answer (means, lognormal), ``rate``
-    requests per second, ``order`` of the documents in a prompt ``sorted`` or ``shuffled``,
+    requests per second (1), ``order`` of the documents in a prompt ``sorted`` or ``shuffled``,
     ``separator_tokens`` tokens 32000, 32001, … between the parts of a
     prompt, ``ids`` either ``block`` or ``token``.
     """
@@ -57,7 +71,6 @@ class RagParams:
     system_tokens: int = 1024
     question_tokens: float = 60.0
     output_tokens: float = 128.0
-    rate: float = 1.0
     order: str = "sorted"
     separator_tokens: int = 0
     block_tokens: int = 64
@@ -77,6 +90,7 @@ class RagParams:
         }
         choices = {"order": ("sorted", "shuffled"), "ids": ("block", "token")}
         check_params("rag", self, floors=floors, choices=choices)
+        self.check_arrivals("rag")
         if self.docs_per_request > self.num_documents:
             raise ConfigError(
                 f"workload rag: docs_per_request = {self.docs_per_request} is above "
@@ -118,6 +132,30 @@ class RagWorkload(Workload):
     def schema(self) -> pa.Schema:
         return self._schema
 
+    @property
+    def expected_token_rate(self) -> float | None:
+        p = self._params
+        if p.num_documents * p.docs_per_request > MAX_TERMS:
+            return None
+        ends = np.cumsum(p.context) // p.block_tokens
+        counts = np.diff(ends, prepend=0).tolist()
+        hit = sum(count * (p.requests - self._expected_sequences(lead)) for lead, count in enumerate(counts) if count)
+        return float(hit * p.block_tokens / (p.requests * (sum(p.context) + p.question_tokens)))
+
+    def _expected_sequences(self, lead: int) -> float:
+        """How many different sequences of ``lead`` documents the requests begin with."""
+        n, k, requests = self._params.num_documents, self._params.docs_per_request, self._params.requests
+        if lead == 0:
+            return 1.0
+        if self._params.order == "shuffled":
+            log_many = math.lgamma(n + 1) - math.lgamma(n - lead + 1)
+            return _seen(log_many, -log_many, requests)
+        groups = (
+            (_log_choose(last, lead - 1), _log_choose(n - 1 - last, k - lead) - _log_choose(n, k))
+            for last in range(lead - 1, n - k + lead)
+        )
+        return math.fsum(_seen(log_many, log_share, requests) for log_many, log_share in groups)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         identity = _Blocks(self._params) if self._params.ids == "block" else _Tokens(self._params, self._seed)
         rows: list[dict[str, Any]] = []
@@ -136,9 +174,8 @@ class RagWorkload(Workload):
         arrivals, picks, orders, questions, outputs = (
             stream(self._seed, "rag", name) for name in ("arrivals", "documents", "order", "questions", "outputs")
         )
-        now_s, context = 0.0, sum(params.context)
+        times, context = start_times_ns("rag", params, arrivals, DEFAULT_RATE, **TOO_LATE), sum(params.context)
         for request in range(params.requests):
-            now_s += exponential(arrivals, 1 / params.rate)
             documents = sorted(sample(picks, params.num_documents, params.docs_per_request))
             if params.order == "shuffled":
                 documents = [documents[at] for at in sample(orders, len(documents), len(documents))]
@@ -149,7 +186,7 @@ class RagWorkload(Workload):
                     "lower docs_per_request, document_tokens, system_tokens or question_tokens"
                 )
             yield {
-                "arrival_ns": _nanoseconds(now_s),
+                "arrival_ns": next(times),
                 "input_tokens": tokens,
                 "output_tokens": lognormal_count(outputs, params.output_tokens, OUTPUT_SIGMA),
                 "request_id": f"r{request}",
@@ -217,6 +254,18 @@ class _Tokens:
         return self._documents[document]
 
 
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def _seen(log_many: float, log_share: float, draws: int) -> float:
+    """How many of e^log_many things of one share ``draws`` draws meet on average."""
+    share = math.exp(min(log_share, 0.0))
+    if draws * share < RARE:
+        return draws * math.exp(log_many + log_share)
+    return math.exp(log_many) * expected_distinct([share], draws)
+
+
 def _draw(rng: random.Random, count: int) -> Ids:
     return np.array([token(rng) for _ in range(count)], dtype=np.uint32)
 
@@ -224,10 +273,6 @@ def _draw(rng: random.Random, count: int) -> Ids:
 def _lists(rows: list[Ids]) -> pa.Array:
     offsets = np.cumsum([0, *(len(row) for row in rows)], dtype=np.int32)
     return pa.ListArray.from_arrays(offsets, np.concatenate(rows))
-
-
-def _nanoseconds(seconds: float) -> int:
-    return nanoseconds("rag", seconds, goes_on="requests", advice="raise rate, or lower requests")
 
 
 def make_rag(seed: int, **params: int | float | str) -> RagWorkload:
