@@ -72,13 +72,8 @@ class Selection:
 
 @dataclass(slots=True)
 class SelectReport:
-<<<<<<< HEAD
-    """What was selected: rows read, kept and written; rows left out as bad and as silent; distinct
-    blocks written (None where they are not numbered); and of a sample, units met and kept, and the shares of rows
-=======
     """What was selected: rows read, kept and written; rows left out as bad and as silent; distinct blocks
     written (None where they are not numbered); and of a sample, units met and kept, and the shares of rows
->>>>>>> f5
     and of ids that it has."""
 
     read_rows: int = 0
