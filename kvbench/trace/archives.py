@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from kvbench.errors import TraceError, one_line
+from kvbench.errors import KvbenchError, TraceError, one_line
 from kvbench.trace.formats.text import CHUNK_BYTES, Lines
 from kvbench.trace.toldfile import ToldFile
 
@@ -41,7 +41,10 @@ def archive_files(file: Lines) -> list[Lines] | None:
 def _told(name: str, files: Iterator[Lines]) -> Iterator[Lines]:
     try:
         yield from files
-    except (tarfile.TarError, zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
+    except KvbenchError:
+        raise
+    except Exception as error:
+        # The readers of archives raise errors of a dozen kinds for bytes that are damaged.
         raise TraceError(f"{name}: is a damaged archive: {one_line(error)}") from error
 
 

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 
 from kvbench.errors import TraceError, reason
 from kvbench.trace.archives import archive_files
-from kvbench.trace.formats.text import Lines
+from kvbench.trace.formats.text import Lines, printable
 from kvbench.trace.remote import is_remote, remote_files
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Members:
             raise TraceError(f"{twice}: is given twice")
         self.name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
         first = given[0].name if isinstance(given[0], Lines) else str(given[0])
-        self.title = base_name(first) + (f" and {len(given) - 1:,} more" if len(given) > 1 else "")
+        self.title = base_name(printable(first)) + (f" and {len(given) - 1:,} more" if len(given) > 1 else "")
 
     def __iter__(self) -> Iterator[Lines]:
         return iter(self.members)
@@ -101,7 +101,7 @@ def natural_order(name: str) -> tuple[list[tuple[int, str]], str]:
 
 def base_name(source: str) -> str:
     """The last part of a path or an address."""
-    return re.split(r"[/\\]", source.rstrip("/\\"))[-1]
+    return source.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _is_about(name: str) -> bool:

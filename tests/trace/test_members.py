@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
+import os
 import sys
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kvbench.errors import ConfigError, TraceError
+from kvbench.errors import ConfigError, KvbenchError, TraceError
 from kvbench.trace import import_trace, open_trace
 from kvbench.trace.formats.mooncake import MooncakeFormat
 from kvbench.trace.members import Members
@@ -178,3 +183,46 @@ def test_without_fsspec_a_remote_address_names_the_extra(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(ConfigError, match=r"^s3://bucket/t\.jsonl: fsspec is not installed; .*'kvbench\[remote\]'"):
         Members("s3://bucket/t.jsonl")
+
+
+def test_a_file_name_that_is_no_text_is_written_out(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.jsonl")
+    (tmp_path / name).write_text(row(0))
+    with tarfile.open(tmp_path / "t.tar", "w") as archive:
+        archive.add(tmp_path / name, name)
+    for at, source in enumerate((tmp_path / name, tmp_path / "t.tar")):
+        import_trace(source, tmp_path / f"{at}.arrow", format=MooncakeFormat())
+    assert open_trace(tmp_path / "0.arrow").facts.source_name == r"caf\udce9.jsonl"
+
+
+def _archive(kind: str) -> bytes:
+    data = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a.jsonl", row(0) * 20)
+        return data.getvalue()
+    with tarfile.open(fileobj=data, mode=f"w:{kind}") as tar:
+        info = tarfile.TarInfo("a.jsonl")
+        info.size = len(row(0))
+        tar.addfile(info, io.BytesIO(row(0).encode()))
+    return data.getvalue()
+
+
+ARCHIVES = [_archive(kind) for kind in ("", "gz", "bz2", "zip")] + [gzip.compress(row(0).encode())]
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.sampled_from(ARCHIVES), st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4), st.data()
+)
+def test_damaged_archives_end_in_an_error_of_ours(
+    archive: bytes, changes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    damaged = bytearray(archive)
+    for at, byte in changes:
+        damaged[at % len(damaged)] = byte
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.bin")
+        path.write_bytes(damaged[: data.draw(st.integers(1, len(damaged)))])
+        with contextlib.suppress(KvbenchError):
+            import_trace(path, Path(folder, "t.arrow"), format=MooncakeFormat(), on_error="skip")

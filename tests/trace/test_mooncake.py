@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvbench.errors import TraceError
+from kvbench.errors import KvbenchError, TraceError
+from kvbench.trace import import_trace
 from kvbench.trace.formats import ReadLog
 from kvbench.trace.formats.mooncake import MooncakeFormat
+from kvbench.trace.formats.mooncake_delta import MooncakeDeltaFormat
 from kvbench.trace.formats.mooncake_line import IGNORED_FIELDS
 from kvbench.trace.formats.mooncake_plain import plain_batch
 from kvbench.trace.formats.text import Lines
@@ -251,3 +256,25 @@ def test_text_becomes_tokens_where_a_rule_is_given(tmp_path):
     assert (first["input_tokens"], second["input_tokens"]) == (2, 3)
     assert second["token_ids"][:2] == first["token_ids"]
     assert any("a token is 4 bytes of text" in note for note in log.notes)
+
+
+ROWS = (
+    b'{"timestamp": 27482, "input_length": 1030, "output_length": 52, "hash_ids": [46, 47, 2353]}\n'
+    b'{"timestamp":1.5,"input_length":5,"session_id":"s","delay":2,"wait_for":["a"],"request_id":"b","hash_ids":[1]}\n'
+    b'{"created_time":2,"text_input":"x","session_id":"s","tool_wait_ms":1,"output_token_ids":[1],"extra":{"a":[1]}}\n'
+)
+PIECES = st.sampled_from([b"9" * 30, b"1e400", b"-", b".5", b"null", b"{", b"[", b'"', b"\n", b"\xff", b"1e305", b"]}"])
+
+
+@given(st.lists(st.tuples(st.integers(0, len(ROWS)), st.integers(0, 20), PIECES | st.just(b"")), max_size=8))
+@settings(max_examples=100, deadline=None)
+def test_whatever_the_bytes_only_errors_of_ours_are_raised(changes):
+    data = ROWS
+    for at, cut, piece in changes:
+        data = data[:at] + piece + data[at + cut :]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.jsonl")
+        path.write_bytes(data)
+        for format in (MooncakeFormat(), MooncakeFormat(bytes_per_token=4), MooncakeDeltaFormat(512)):
+            with contextlib.suppress(KvbenchError):
+                import_trace(path, Path(folder, "t.arrow"), format=format, on_error="skip", force=True)

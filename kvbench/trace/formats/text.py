@@ -53,7 +53,7 @@ class Lines:
         opens: Callable[[], IO[bytes]] | None = None,
         once: bool = False,
     ) -> None:
-        self.name = str(path) if name is None else name
+        self.name = printable(str(path) if name is None else name)
         self.path = path
         self._opens = opens
         self._once = once
@@ -245,6 +245,11 @@ class _Text(io.RawIOBase):
             return reads()
         except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
             raise TraceError(f"{self.name}: cannot be decompressed or read to its end: {error}") from error
+
+
+def printable(name: str) -> str:
+    """The name of a file as text: bytes that are no UTF-8 are written out."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def numbered(first: int, chunk: bytes) -> Iterator[tuple[int, bytes]]:
