@@ -16,6 +16,7 @@ def test_a_fit_prints_parameters_residuals_and_how_to_use_them(cli: Cli, tmp_pat
     assert (run.code, run.err) == (0, "")
     for part in ("prefill_ms_per_token", "+0.", "new_tokens 5,000", "R² 1.00000", "use it with: --compute fixed,"):
         assert part in run.out, part
+    assert run.out.endswith("wrote compute.toml, to be used with: --config compute.toml\n")
     assert (tmp_path / "compute.toml").read_text().startswith('[compute]\nname = "fixed"\n')
     document = json.loads(cli("fit", "compute", "steps.csv", "--model", "fixed", "--json").out)
     assert [row["row"] for row in document["rows"]] == [1, 2, 3]
@@ -43,3 +44,12 @@ def test_a_device_is_fitted_and_columns_renamed(cli: Cli, tmp_path: Path) -> Non
     assert (run.code, run.err) == (0, "")
     assert "--tier nvme,…,device=nvme-gen4,device.read_gb_per_s=10,device.read_latency_us=10" in run.out
     assert cli("fit", "device", "d.csv", "--device", "nvme-gen4", "--column", "byte=size").code == 2
+
+
+def test_the_options_that_a_fit_prints_for_its_file_use_it(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "d.csv").write_text("bytes,us\n1000000,110\n9000000,910\n")
+    run = cli("fit", "device", "d.csv", "--device", "nvme-gen4", "--tier", "nvme", "-o", "d.toml")
+    options = run.out.splitlines()[-1].partition("to be used with: ")[2].replace(",…,", ",capacity=100,").split()
+    shown = cli("replay", str(sample), *options, "--block-bytes", "1MiB", "--print-config")
+    assert (shown.code, shown.err) == (0, "")
+    assert 'device = "nvme-gen4-measured"' in shown.out
