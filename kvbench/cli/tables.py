@@ -103,7 +103,7 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
         for table in timed_tables(summary["timed"]):
             out.print(table)
             out.print()
-        for line in timed_lines(summary["timed"]):
+        for line in timed_lines(summary["timed"], config):
             out.print(escape(line))
     for line in _remarks(result, config):
         out.print(escape(line))
