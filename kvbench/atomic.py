@@ -42,6 +42,12 @@ def atomic_paths(paths: Sequence[str | Path], force: bool = False) -> Iterator[l
                 temporary.replace(target)
 
 
+def check_writable(path: str | Path, force: bool = False) -> None:
+    """Raise the OutputError that :func:`atomic_path` would raise for ``path``: before the work, not after it."""
+    with _sibling(_writable_target(Path(path), force)):
+        pass
+
+
 def same_file(one: str | Path, other: str | Path) -> bool:
     """Whether two paths name one file, however they are spelled; neither needs to exist."""
     with suppress(OSError, ValueError):

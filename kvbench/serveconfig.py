@@ -52,7 +52,8 @@ def time_ns(value: TimeText | None, setting: str, *, positive: bool = False) -> 
 
 def _check_range(value: float | None, least: float, most: float, setting: str) -> None:
     if value is not None and not least <= value <= most:
-        raise ConfigError(f"{setting} = {value:,.12g} must be from {least:,.12g} to {most:,.12g}")
+        bounds = [f"{bound:,}" if isinstance(bound, int) else f"{bound:,.12g}" for bound in (least, most)]
+        raise ConfigError(f"{setting} = {value:,.12g} must be from {bounds[0]} to {bounds[1]}")
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ built-in parts stay out of ``kvbench --help``.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import math
 from dataclasses import dataclass
@@ -105,8 +106,7 @@ class Spec:
         known = {param.name: param for param in self.params}
         for name in given:
             if name not in known:
-                takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
-                raise ConfigError(f"{owner}: unknown parameter {name!r}; {takes}")
+                raise ConfigError(f"{owner}: unknown parameter {name!r}; {_takes(name, sorted(known))}")
         parsed: dict[str, ParamValue] = {}
         for param in self.params:
             if param.name in given:
@@ -118,6 +118,13 @@ class Spec:
             else:
                 parsed[param.name] = param.default
         return parsed
+
+
+def _takes(name: str, known: list[str]) -> str:
+    """What to say to someone who gave ``name``: the nearest parameter, and all there are."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    listing = f"it takes {', '.join(known)}" if known else "it takes none"
+    return f"{listing}; did you mean {near[0]!r}?" if near else listing
 
 
 @dataclass(frozen=True, slots=True)

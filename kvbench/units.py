@@ -40,6 +40,14 @@ BYTE_UNITS = {
 }
 COUNT_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 DURATION_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_SHOWN_UNITS = (
+    ("µs", 10**3),
+    ("ms", 10**6),
+    ("s", 10**9),
+    ("min", 60 * 10**9),
+    ("h", 3600 * 10**9),
+    ("days", 24 * 3600 * 10**9),
+)
 TOKEN_UNITS = {"tok": 1, "ktok": 10**3, "Mtok": 10**6, "Gtok": 10**9}
 
 
@@ -100,7 +108,12 @@ def parse_lag(lag: int | str) -> Lag:
 
 def parse_duration(text: str) -> int:
     """Nanoseconds from ``50ms``, ``1.5s``, ``2min`` or ``1h``. A number without a unit is none."""
-    _, unit = split_quantity(text)
+    try:
+        _, unit = split_quantity(text)
+    except ConfigError:
+        if text.strip()[:1].isalpha():
+            raise ConfigError(f"{shorten(text)} is no time; write for example 500ms, 2s or 1min") from None
+        raise
     if not unit:
         raise ConfigError(f"{text} is no time: its unit is missing; write for example {text}ms or {text}s")
     return _scaled(text, DURATION_UNITS, "a time")
@@ -138,8 +151,9 @@ def format_count(count: float) -> str:
 def format_duration_ns(nanoseconds: float) -> str:
     """``3_537_000_000_000`` as ``59 min``: three significant digits in the largest fitting unit."""
     name, size = "ns", 1
-    for unit, unit_ns in (("µs", 10**3), ("ms", 10**6), ("s", 10**9), ("min", 60 * 10**9), ("h", 3600 * 10**9)):
-        if abs(nanoseconds) >= 0.9995 * unit_ns:  # what three digits round up to it
+    for unit, unit_ns in _SHOWN_UNITS:
+        fewest = 2 if unit == "days" else 0.9995
+        if abs(nanoseconds) >= fewest * unit_ns:  # what three digits round up to it
             name, size = unit, unit_ns
     return f"{nanoseconds / size:.3g} {name}"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kvbench.cli.jsonout import print_json
+from kvbench.errors import ConfigError
 
 
 @click.command(
@@ -54,7 +55,6 @@ def anonymize(
     from dataclasses import asdict
 
     from kvbench.trace.anonymize import anonymize_trace, read_key
-    from kvbench.units import parse_duration
 
     report = anonymize_trace(
         source,
@@ -62,7 +62,7 @@ def anonymize(
         key=read_key(key_file),
         block_tokens=block_tokens,
         drop=drop,
-        coarsen_ns=1 if coarsen is None else parse_duration(coarsen),
+        coarsen_ns=1 if coarsen is None else _coarsen_ns(coarsen),
         force=force,
     )
     if as_json:
@@ -77,3 +77,12 @@ def anonymize(
     ):
         click.echo(f"{what}: {', '.join(columns) or 'nothing'}")
     click.echo(f"wrote {output}")
+
+
+def _coarsen_ns(text: str) -> int:
+    from kvbench.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ConfigError as error:
+        raise ConfigError(f"--coarsen: {error}") from None

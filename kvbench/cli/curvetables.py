@@ -53,7 +53,7 @@ def _headline(result: CurveResult, config: RunConfig) -> str:
     parts = [
         f"[bold]{config.trace}[/bold]",
         f"{result.summary['requests']['done']:,} requests",
-        f"{trace['block_tokens']}-token blocks" if trace["block_tokens"] else "no block size",
+        f"{trace['block_tokens']:,}-token blocks" if trace["block_tokens"] else "no block size",
         f"{about}{blocks['distinct']:,} distinct blocks of {blocks['cacheable']:,} cacheable ones",
         f"lru, tail-first, tails {result.manifest['config']['tails']}",
         f"{sample['rate']:.4g} of the {sample['by']}s" if sample is not None else "all capacities in one pass",

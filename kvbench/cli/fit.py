@@ -147,3 +147,5 @@ def _show(found: Fit, as_json: bool, output: Path | None, force: bool) -> None:
     from kvbench.cli.fittables import print_fit
 
     print_fit(found)
+    if output is not None:
+        click.echo(f"wrote {output}, to be used with: {found.use_of_file(output)}")

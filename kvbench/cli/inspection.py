@@ -45,9 +45,9 @@ def _identity(facts: dict[str, Any]) -> str:
     if facts["ids"] is None:
         return "no ids"
     if facts["ids"] == "token_ids":
-        return f"token ids, {facts['block_tokens']}-token blocks"
+        return f"token ids, {facts['block_tokens']:,}-token blocks"
     return (
-        f"{facts['id_kind']} ids of {facts['block_tokens']}-token blocks, tail rule {facts['tail_rule']}, "
+        f"{facts['id_kind']} ids of {facts['block_tokens']:,}-token blocks, tail rule {facts['tail_rule']}, "
         f"scope {facts['id_scope']}{', dense' if facts['dense'] else ''}"
     )
 

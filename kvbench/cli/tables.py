@@ -103,7 +103,7 @@ def print_replay(result: ReplayResult, config: RunConfig) -> None:
         for table in timed_tables(summary["timed"]):
             out.print(table)
             out.print()
-        for line in timed_lines(summary["timed"]):
+        for line in timed_lines(summary["timed"], config):
             out.print(escape(line))
     for line in _remarks(result, config):
         out.print(escape(line))
@@ -169,7 +169,7 @@ def _headline(result: ReplayResult, config: RunConfig) -> str:
     parts = [
         f"[bold]{config.trace}[/bold]",
         f"{requests['done']:,} requests",
-        f"{trace['block_tokens']}-token blocks" if trace["block_tokens"] else "no block size",
+        f"{trace['block_tokens']:,}-token blocks" if trace["block_tokens"] else "no block size",
         f"{settings['workers']} worker{'s' if settings['workers'] > 1 else ''}"
         + (f" ({_part(settings['router'])})" if "router" in settings else ""),
         tier_headline(settings)
@@ -264,7 +264,11 @@ def _remarks(result: ReplayResult, config: RunConfig) -> list[str]:
     if (workers["max_over_mean_requests"] or 0) > 2 and summary["requests"]["done"] > 10 * workers["count"]:
         remarks.append(f"note: the busiest worker served {workers['max_over_mean_requests']:.1f} times the mean load")
     remarks += rejections(summary["requests"]["rejected"], summary["requests"]["rejected_examples"])
-    if summary["rates"]["block"] in (0.0, 1.0):
+    if _only_tails(summary):
+        remarks.append(
+            "note: all blocks are partial ones, which nothing keeps with --tails drop; give --tails keep to cache them"
+        )
+    elif summary["rates"]["block"] in (0.0, 1.0):
         remarks.append(
             "note: a rate of exactly 0 or 1 is often a mistake; kvbench trace inspect shows what reuse there is"
         )
@@ -272,3 +276,9 @@ def _remarks(result: ReplayResult, config: RunConfig) -> list[str]:
         remarks.append("note: with infinite capacity nothing is evicted; give --capacity 10k, 10% or 64GiB to size it")
     remarks += [f"wrote {path}" for path in (config.output, config.events, config.timeline) if path]
     return remarks
+
+
+def _only_tails(summary: dict[str, Any]) -> bool:
+    """Whether every block that was asked for is a partial one that was not kept."""
+    blocks = summary["blocks"]
+    return blocks is not None and 0 < blocks["asked"] == summary["misses"]["partial"]

@@ -13,6 +13,8 @@ from kvbench.units import format_bytes, format_count, format_duration_ns
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from kvbench.config import RunConfig
+
 SHOWN = ("mean", "p50", "p90", "p95", "p99", "max")
 PARTS = ("queue", "fetch", "prefill")
 TITLES = {"ttft": "TTFT", "queue": "  queue", "fetch": "  fetch", "prefill": "  prefill", "tpot": "TPOT", "e2e": "E2E"}
@@ -24,17 +26,24 @@ def timed_tables(timed: dict[str, Any]) -> list[Table]:
     return [*tables, *([_links(timed["links"])] if timed["links"] else [])]
 
 
-def timed_lines(timed: dict[str, Any]) -> list[str]:
+def timed_lines(timed: dict[str, Any], config: RunConfig) -> list[str]:
     """The verdict, and what a reader must know of requests that are in no figure."""
     requests, run, verdict = timed["requests"], timed["run"], timed["verdict"]
     lines = [f"verdict: {verdict['state'] or 'none'}: {verdict['reason']}"]
     if run["stop"] != "all requests done":
         why = f": {run['diagnosis']}" if run["diagnosis"] else ""
         lines.append(f"stopped after {duration(run['duration_ns'])}: {run['stop']}{why}")
+    elif config.stop is not None and config.stop.converged is not None:
+        lines.append(f"not converged: the mean TTFT was not known to {config.stop.converged:.3g} of it by the end")
     if requests["unfinished"]:
         lines.append(f"unfinished: {requests['unfinished']:,} requests; latencies and rates are of those that are done")
     if requests["not_counted"]:
         lines.append(f"not counted: {requests['not_counted']:,} requests of the warm-up or outside the window")
+    free = [tier.name for tier in (config.tiers or [])[1:] if tier.device is None and not tier.path]
+    if free:
+        lines.append(
+            f"note: moves of {', '.join(free)} take no time without a device; give device=cpu-pcie5 or another"
+        )
     return lines
 
 

@@ -99,6 +99,8 @@ def guess_format(path: Path) -> str:
     """The form of a file, by its first bytes."""
     with opened(path) as file:
         head = bytes(file.read(HEAD_BYTES))
+    if not head.strip():
+        raise TraceError("is empty")
     if head.lstrip().startswith(b"{"):
         return "dynamo"
     if MAGIC in head and b"magic" in head:

@@ -98,6 +98,7 @@ def fit_compute(
         rows,
         "--compute " + ",".join([name, *(f"{key}={_text(value)}" for key, value in shown.items())]),
         _toml(name, shown),
+        "--config {path}",
         tuple(notes),
     )
 

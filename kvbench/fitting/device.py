@@ -69,6 +69,7 @@ def fit_device(
         tuple(_row(each, figures) for each in operations),
         f"--tier {tier},…,device={name}," + ",".join(f"device.{key}={_text(value)}" for key, value in text.items()),
         _toml(name, text, str(path)),
+        f"--devices {{path}} --tier {tier},…,device={name}-measured",
         tuple(notes),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 DIGITS = 6
 """Significant digits of a parameter: as it is printed, so it is judged."""
@@ -42,7 +43,8 @@ class Fit:
     """The result of a fit.
 
     ``kind``, ``name``  compute model or device, and which.
-    ``use``       the options of ``kvbench replay`` that use it; ``toml`` the same as a file.
+    ``use``       the options of ``kvbench replay`` that use it; ``toml`` the same as a file, and ``file_use`` the
+                  options for that, with ``{path}`` for its name.
     ``notes``     what to know of it.
     """
 
@@ -53,7 +55,12 @@ class Fit:
     rows: tuple[FittedRow, ...]
     use: str
     toml: str
+    file_use: str
     notes: tuple[str, ...] = ()
+
+    def use_of_file(self, path: Path) -> str:
+        """The options of ``kvbench replay`` that use ``toml``, written to ``path``."""
+        return self.file_use.format(path=path)
 
     @property
     def mape(self) -> float:

@@ -17,7 +17,7 @@ from kvbench.replays.future import Future
 from kvbench.replays.plan import make_plan
 from kvbench.results.columns import RequestColumns
 from kvbench.results.evenness import EVENNESS, evenness
-from kvbench.results.parquet import write_parquet
+from kvbench.results.parquet import check_parquet, write_parquet
 from kvbench.results.rates import RATES
 from kvbench.results.result import RESULT_VERSION, plugin_versions, trace_facts, wall_clock_of
 from kvbench.results.run import open_configured
@@ -94,6 +94,8 @@ def run_matrix(
     if config.events is not None:
         raise ConfigError("--events has no effect with several policies, routers or capacities; give one of each")
     trace = open_configured(config, source)
+    if config.output is not None:
+        check_parquet(config.output, force=config.force)
     plans = [make_plan(cell, registry, trace) for cell in config.cells()]
     keyed = keyed_trace(trace, plans)
     cells = _make_cells(plans, keyed)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvbench.atomic import atomic_paths
+from kvbench.atomic import atomic_paths, check_writable
 from kvbench.errors import OutputError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
     from typing import Any
 
 METADATA_KEY = "kvbench"
 """Key of a result file's metadata; its value is the manifest as JSON."""
 
 ROW_GROUP_ROWS = 65_536
+
+OTHER_SUFFIXES = (".arrow", ".csv", ".feather", ".json", ".jsonl", ".tsv", ".txt", ".xlsx")
+"""Names that promise another form; what else a name ends in is nobody's form."""
 
 
 class TableWriter:
@@ -54,11 +57,25 @@ class TableWriter:
 @contextmanager
 def write_parquet(tables: Sequence[tuple[str | Path, pa.Schema]], *, force: bool) -> Iterator[list[TableWriter]]:
     """A writer for each (path, schema); the files take their names when the block ends well and all are whole."""
+    for path, _ in tables:
+        _check_suffix(path)
     with atomic_paths([path for path, _ in tables], force) as temporaries, ExitStack() as stack:
         yield [
             stack.enter_context(_writer(path, temporary, schema))
             for (path, schema), temporary in zip(tables, temporaries, strict=True)
         ]
+
+
+def check_parquet(path: str | Path, *, force: bool) -> None:
+    """Raise the OutputError that :func:`write_parquet` would raise for ``path``: before the work, not after it."""
+    _check_suffix(path)
+    check_writable(path, force)
+
+
+def _check_suffix(path: str | Path) -> None:
+    suffix = Path(path).suffix
+    if suffix.lower() in OTHER_SUFFIXES:
+        raise OutputError(f"{path}: is written as Parquet; give it a name in .parquet instead of {suffix}")
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def anonymize_trace(
     if same_file(source, output):
         raise OutputError(f"{output} is the trace that is read; give another name")
     present = set(trace.schema.names)
-    _check_drop(drop, present)
+    _check_drop(drop, present, trace.name)
     if trace.ids == "token_ids" and trace.facts.block_tokens is None:
         raise TraceError(
             f"{trace.name}: the file does not say its block size, which the keyed ids need; "
@@ -142,12 +142,13 @@ def anonymize_trace(
     )
 
 
-def _check_drop(drop: Sequence[str], present: set[str]) -> None:
+def _check_drop(drop: Sequence[str], present: set[str], name_of_trace: str) -> None:
     for name in drop:
         if name not in OPTIONAL_COLUMNS:
             raise ConfigError(f"column {name!r} cannot be dropped; these can: {', '.join(OPTIONAL_COLUMNS)}")
         if name not in present:
-            raise ConfigError(f"the trace has no column {name} that could be dropped")
+            there = ", ".join(each for each in OPTIONAL_COLUMNS if each in present) or "nothing"
+            raise ConfigError(f"{name_of_trace}: there is no column {name} to drop; it has {there}")
 
 
 class _Maker:

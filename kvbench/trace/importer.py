@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from kvbench.trace.schema import canonical_json
 from kvbench.trace.sources import is_trace
 from kvbench.trace.spool import Spool
 from kvbench.trace.writer import TraceWriter, check_output
-from kvbench.units import format_duration_ns
+from kvbench.units import NS_PER_S, format_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,9 @@ COARSE_TIE_SHARE = 0.1
 """From this share of equal neighbouring arrivals on, the report says that the clock was coarse."""
 
 MAX_SHIFTED_NS = 2**63 - 1
+
+FIRST_DATE_NS = 10**18
+"""Arrivals from here on (September 2001, if they count from 1970) are shown as dates."""
 
 
 @dataclass(slots=True)
@@ -101,8 +105,12 @@ def guess_format(
             if not found and is_trace(head):
                 raise _is_no_foreign_trace(lines.name)
             names = ", ".join(name for name, _ in found or formats)
-            problem = "could be any of" if found else "looks like none of the known formats"
-            raise TraceError(f"{lines.name}: {problem} ({names}); say which with --format")
+            if found:
+                raise TraceError(f"{lines.name}: could be any of ({names}); say which with --format")
+            raise TraceError(
+                f"{lines.name}: looks like none of the known formats ({names}); say which with --format, or give a map "
+                "of its columns, as in --format columns,arrival=ts:ms,input=prompt_tokens"
+            )
         if first is not None and found[0][0] != first[0]:
             raise TraceError(
                 f"{lines.name}: looks like {found[0][0]}, and the files before it like {first[0]}; "
@@ -297,12 +305,24 @@ def _notes(report: ImportReport) -> list[str]:
             "without the time that serving the previous turn took"
         )
     if report.shifted_ns:
-        notes.append(f"arrivals were shifted by {format_duration_ns(-report.shifted_ns)}, so that the earliest is 0")
+        notes.append(f"arrivals count from the earliest, {_moment(report.shifted_ns)}")
     if report.passed_over:
         notes.append(f"files that were passed over: {', '.join(report.passed_over)}")
     if report.decreasing_steps:
-        notes.append(f"the rows were sorted by arrival: it went back {report.decreasing_steps:,} times in the source")
+        notes.append(f"the rows were sorted by arrival: it went back {_times(report.decreasing_steps)} in the source")
     if report.ignored_fields:
         counts = ", ".join(f"{name} ({rows:,} rows)" for name, rows in report.ignored_fields.items())
         notes.append(f"fields that were there and are not used: {counts}")
     return notes
+
+
+def _moment(nanoseconds: int) -> str:
+    """A time of a source: its date where it is one of after 2001, else its distance from the source's 0."""
+    if nanoseconds < FIRST_DATE_NS:
+        return f"{format_duration_ns(nanoseconds)} by the source's clock"
+    date = datetime.fromtimestamp(nanoseconds // NS_PER_S, UTC)
+    return f"{date:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

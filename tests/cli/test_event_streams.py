@@ -229,7 +229,7 @@ def framed(*contents: object) -> bytes:
 
 
 BAD: dict[str, tuple[bytes, list[str], str]] = {
-    "empty": (b"", [], "is neither a capture"),
+    "empty": (b"", [], "is empty"),
     "something else": (b"PK\x03\x04" * 9, [], "is neither a capture"),
     "cut short": (framed(message("", 0, b"\x90"))[:-1], [], "frame 0 is cut short"),
     "cut in a length": (framed(message("", 0, encode_batch(Batch(0.0, [])))) + b"\0\0", [], "frame 1 is cut short"),

@@ -16,6 +16,7 @@ def test_a_fit_prints_parameters_residuals_and_how_to_use_them(cli: Cli, tmp_pat
     assert (run.code, run.err) == (0, "")
     for part in ("prefill_ms_per_token", "+0.", "new_tokens 5,000", "R² 1.00000", "use it with: --compute fixed,"):
         assert part in run.out, part
+    assert run.out.endswith("wrote compute.toml, to be used with: --config compute.toml\n")
     assert (tmp_path / "compute.toml").read_text().startswith('[compute]\nname = "fixed"\n')
     document = json.loads(cli("fit", "compute", "steps.csv", "--model", "fixed", "--json").out)
     assert [row["row"] for row in document["rows"]] == [1, 2, 3]
@@ -58,3 +59,12 @@ def test_h_l_the_engine_that_a_model_was_fitted_on_stands_in_every_result(
     again = cli("compare", "run.parquet", "--measured", "run.parquet", "--json")
     assert (again.code, "vLLM 0.33.0" in again.out) == (0, True), again.err
     assert cli(*fit[:-1], "vLLM,0.33").code == 2
+
+
+def test_the_options_that_a_fit_prints_for_its_file_use_it(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "d.csv").write_text("bytes,us\n1000000,110\n9000000,910\n")
+    run = cli("fit", "device", "d.csv", "--device", "nvme-gen4", "--tier", "nvme", "-o", "d.toml")
+    options = run.out.splitlines()[-1].partition("to be used with: ")[2].replace(",…,", ",capacity=100,").split()
+    shown = cli("replay", str(sample), *options, "--block-bytes", "1MiB", "--print-config")
+    assert (shown.code, shown.err) == (0, "")
+    assert 'device = "nvme-gen4-measured"' in shown.out

@@ -108,3 +108,16 @@ def test_a_run_file_may_list_routers(cli: Cli, tmp_path: Path, sample: Path) -> 
     one = cli("replay", sample, *ROUTERS)
     assert one.code == 2
     assert "--router has no effect with one worker" in one.err
+
+
+def test_an_output_that_cannot_be_written_is_told_before_the_replay(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "mine.parquet").write_text("mine")
+    for name, why in (
+        ("mine.parquet", "mine.parquet exists; give --force"),
+        ("none/cells.parquet", "cannot be written"),
+        ("cells.csv", "is written as Parquet; give it a name in .parquet instead of .csv"),
+    ):
+        run = cli("replay", sample, *POLICIES, "--capacity", "100", "-o", name)
+        assert (run.code, run.out) == (2, "")
+        assert why in run.err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.parquet"]

@@ -214,3 +214,12 @@ def test_an_interrupt_while_the_command_line_is_being_imported_is_one_line() -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "error: interrupted; nothing was written\n")
+
+
+def test_a_timed_replay_says_what_took_no_time_and_what_did_not_converge(cli: Cli, sample: Path) -> None:
+    timed = ("--compute", "fixed,prefill_ms_per_token=0.1,decode_ms=20", "--tier", "gpu,capacity=800")
+    out = cli("replay", sample, *timed, "--tier", "cpu,capacity=2k", "--stop", "converged=0.01").out
+    assert "note: moves of cpu take no time without a device" in out
+    assert "not converged: the mean TTFT was not known to 0.01 of it" in out
+    device = ("--tier", "cpu,capacity=2k,device=cpu-pcie5", "--block-bytes", "1MiB")
+    assert "take no time" not in cli("replay", sample, *timed, *device).out

@@ -32,6 +32,7 @@ def test_sample_is_made_by_the_command_its_readme_names(cli: Cli, tmp_path: Path
 def test_make_refuses_an_unknown_workload_and_a_wrong_parameter(cli: Cli, tmp_path: Path) -> None:
     assert "did you mean 'chat'" in cli("trace", "make", "chta", "-o", "x.arrow").err
     assert "sessions" in cli("trace", "make", "chat,sessions=0", "-o", "x.arrow").err
+    assert "did you mean 'sessions'" in cli("trace", "make", "chat,sesions=9", "-o", "x.arrow").err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,6 +63,23 @@ def test_import_from_a_pipe_loses_no_row(tmp_path: Path, options: list[str]) -> 
         assert "5,000 rows, 5,001 distinct blocks" in done.stdout
         assert "left out" not in done.stdout
         assert sum(batch.num_rows for batch in kvbench.open_trace(tmp_path / f"{name}.arrow").batches()) == 5_000
+
+
+def test_objects_that_nothing_keeps_are_said_to_need_tails(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "disk.csv").write_text("".join(f"{time},7,512\n" for time in range(3)))
+    columns = "libcachesim-csv,time_col=1,id_col=2,size_col=3,time_unit=s,header=false"
+    assert "replay with --tails keep" in cli("trace", "import", "disk.csv", "--format", columns).out
+    assert "give --tails keep to cache them" in cli("replay", "disk.arrow").out
+    kept = json.loads(cli("replay", "disk.arrow", "--tails", "keep", "--json").out)
+    assert kept["summary"]["rates"]["token"] == pytest.approx(2 / 3)
+
+
+def test_a_source_with_dates_is_told_when_it_began(cli: Cli, tmp_path: Path) -> None:
+    rows = "2023-11-16 18:15:47,10,1\n2023-11-16 18:15:46.5,10,1\n"
+    (tmp_path / "log.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + rows)
+    out = cli("trace", "import", "log.csv").out
+    assert "note: arrivals count from the earliest, 2023-11-16 18:15:46 UTC\n" in out
+    assert "it went back once in the source\n" in out
 
 
 def test_inspect_counts_rows_as_the_file_does(cli: Cli, tmp_path: Path) -> None:

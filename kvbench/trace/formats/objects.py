@@ -33,7 +33,10 @@ class Objects:
     def describe(self, log: ReadLog) -> None:
         """Tell what became of sizes."""
         if self._by_size:
-            note = "a byte of an object counts as a token, and each object is one block, whatever its size"
+            note = (
+                "a byte of an object counts as a token, and each object is one partial block, whatever its size: "
+                "replay with --tails keep"
+            )
         else:
             note = "sizes of objects are left out: each is one token"
         say_once(log, note)
