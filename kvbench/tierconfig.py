@@ -47,7 +47,8 @@ class TierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ``partial``    a request's partial last block needs no room (``free``), or it is held while the request
                    runs; then its place is the ``first`` to be used again (vLLM from 0.23 on), or it keeps it
                    until evicted ``in-turn`` (before). With either, a resident block that is computed again is
-                   stored as a copy beside the old one.
+                   stored as a copy beside the old one. Timed replay knows ``first`` of the first tier
+                   only, and keeps no copies.
     ``high``       watermark, a share of the capacity: nothing is evicted at allocation; a tier that is
                    so full evicts after a request, down to ``low``, or ``ratio`` of what it holds.
     ``low``, ``ratio``  how far; exactly one goes with ``high``.

@@ -7,6 +7,7 @@ from kvbench.cache.copies cimport CopyStore
 cdef struct Flight:
     int32_t write          # number of the write that fills it, or -1
     int32_t reads          # writes under way that read from it
+    int64_t request        # while it is pending: index of the request that gave it the slot
     uint8_t pending        # lookups pass it by: its block is computed, fetched or written at the moment
     uint8_t unannounced    # its INSERT is recorded when it has landed
 

@@ -85,6 +85,7 @@ cdef class FlightStore(CopyStore):
     cdef void depart(self, int32_t slot) noexcept nogil:
         """The block in a slot is under way from now on."""
         self.flights[slot].pending = 1
+        self.flights[slot].request = self.view.request.index
         self.pending += 1
 
     cdef int land(self, int32_t slot) except -1 nogil:
@@ -110,6 +111,7 @@ cdef class FlightStore(CopyStore):
     cdef int abandon(self, int32_t slot, int32_t pins) except -1 nogil:
         """It will not arrive: its slot is emptied, whose only ``pins`` are those of the caller."""
         cdef bint told = not self.flights[slot].unannounced
+        self.view.request.index = self.flights[slot].request  # others have used the store since
         self.unannounced -= not told
         self.flights[slot].pending = self.flights[slot].unannounced = 0
         self.flights[slot].write = -1

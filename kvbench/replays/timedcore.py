@@ -36,6 +36,7 @@ class TimedCore(TieredCore):
         super().__init__(plan, keyed, capacities, keep_events=keep_events)
         assert plan.serving is not None
         self._check_gpu()
+        self._check_partials()
         self.serving = plan.serving
         self.timed_samples: list[TimedSample] = []
         for stack in self.stacks:
@@ -110,6 +111,16 @@ class TimedCore(TieredCore):
                 f"{gpu.config.setting}: it never evicts (policy keep, or placement spill), so running requests find no "
                 "room in it; put a tier in front that does"
             )
+
+    def _check_partials(self) -> None:
+        """A request holds its partial last block itself, as long as it runs."""
+        for level, tier in enumerate(self.tiers):
+            partial = tier.config.partial
+            if partial == "in-turn" or (partial == "first" and level > 0):
+                raise ConfigError(
+                    f"{tier.config.setting}: partial = {partial} has no effect in a timed replay: running requests "
+                    "hold their partial last block in the first tier, and its place is free when they end; leave it out"
+                )
 
     def _make_worker(self, number: int) -> Worker:
         config, serving = self.plan.config, self.serving.worker

@@ -166,10 +166,12 @@ cdef class Batching:
             if (may_fetch or request.hindrance != NO_FETCH_NOW) and (may_start or request.hindrance != NO_SEAT_NOW):
                 admission = self.mover.admit(request, may_fetch, may_start)
                 request.hindrance = <unsigned char>admission
-                if admission == NO_ROOM_NOW:
-                    break
                 if admission == STARTS or admission == FETCHES:
                     budget -= min(self.take_in(request, admission, budget), budget)
+                else:
+                    self.mover.settle()  # blocks whose time was over have gone all the same
+                if admission == NO_ROOM_NOW:
+                    break
             request = after
         return budget
 

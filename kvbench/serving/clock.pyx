@@ -10,6 +10,8 @@ from libc.stdlib cimport free, realloc
 
 from kvbench.memory cimport no_memory
 
+from kvbench.errors import ConfigError
+
 
 cdef inline bint rings_before(const Alarm* a, const Alarm* b) noexcept nogil:
     return a.time_ns < b.time_ns or (a.time_ns == b.time_ns and a.sequence < b.sequence)
@@ -18,6 +20,14 @@ cdef inline bint rings_before(const Alarm* a, const Alarm* b) noexcept nogil:
 cdef int in_the_past(int64_t time_ns, int64_t now_ns) except -1 nogil:
     with gil:
         raise AssertionError(f"{time_ns:,} ns is past: it is {now_ns:,} ns")
+
+
+cdef int beyond_the_end() except -1 nogil:
+    with gil:
+        raise ConfigError(
+            f"the simulated clock ends at {NEVER_NS / 1e9:,.0f} s, and something is to happen later; check the units of "
+            "think_time_ns and of the times that things take"
+        )
 
 
 cdef int passes_alarm(int64_t time_ns, int64_t alarm_ns) except -1 nogil:
@@ -36,10 +46,12 @@ cdef class Clock:
         free(self.alarms)
 
     cdef int push(self, int64_t time_ns, int32_t kind, int32_t worker, int64_t data) except -1 nogil:
-        """Set an alarm. AssertionError for a time that is past."""
+        """Set an alarm. AssertionError for a time that is past, ConfigError for one that 64 bits do not hold."""
         cdef Alarm* alarms
         cdef Alarm alarm
         cdef int64_t at, parent
+        if time_ns < 0:
+            beyond_the_end()  # a sum of two times that wrapped around
         if time_ns < self.now_ns:
             in_the_past(time_ns, self.now_ns)
         if self.count == self.room:
