@@ -91,8 +91,7 @@ cdef class TimedReplay(TimedFrame):
         self.workers = workers
         self.concurrency = concurrency
         self.stop_ns = NEVER_NS if stop_ns is None else stop_ns
-        self.stall_steps = stall_steps
-        self.sample_ns = sample_ns
+        self.stall_steps, self.sample_ns = stall_steps, sample_ns
         self.sampler = sampler
         self.worker_of = <PyObject**>calloc(len(workers), sizeof(PyObject*))
         if self.worker_of == NULL:
