@@ -57,6 +57,7 @@ def make(
 
 
 def _make_workload(registry: Registry, workload: str, output: Path, seed: int, force: bool) -> None:
+    from kvbench.trace.synth import unshared_prefixes
     from kvbench.trace.writer import TraceWriter
 
     _, made = make_part(registry, WorkloadSpec, workload, "WORKLOAD", seed)
@@ -68,6 +69,8 @@ def _make_workload(registry: Registry, workload: str, output: Path, seed: int, f
     click.echo(f"wrote {output}: {rows:,} rows")
     if made.expected_token_rate is not None:
         click.echo(f"expected of a cache that holds everything: token rate {made.expected_token_rate:.2%}")
+    for note in unshared_prefixes(made):
+        click.echo(f"note: {note}", err=True)
 
 
 def _make_like(

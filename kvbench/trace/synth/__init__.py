@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -41,6 +41,23 @@ class Workload(ABC):
         """Expected hit tokens over expected input tokens with a cache that holds everything (full blocks, one
         pass from empty); None where no formula is known."""
         return None
+
+    @property
+    def shared_prefixes(self) -> Mapping[str, int]:
+        """Tokens of the prefixes that prompts are made to share, by the parameters that they come from."""
+        return {}
+
+
+def unshared_prefixes(workload: Workload) -> list[str]:
+    """A sentence for each prefix that is asked to be shared and is shorter than a block, so that no block of
+    it is."""
+    block_tokens = workload.facts.block_tokens or 1
+    return [
+        f"{name} = {tokens:,} is less than a block of {block_tokens:,} tokens: prompts that share no more than this "
+        "have no block in common, and none of it is reused; raise it, or lower block_tokens"
+        for name, tokens in workload.shared_prefixes.items()
+        if 0 < tokens < block_tokens
+    ]
 
 
 def stream(seed: int, *names: str | int) -> random.Random:

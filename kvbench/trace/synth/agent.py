@@ -37,7 +37,7 @@ from kvbench.trace.synth.rows import RowWorkload
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvbench.trace.synth.texts import Text, Texts
 
@@ -129,6 +129,14 @@ class AgentWorkload(RowWorkload[AgentParams]):
         hit = p.sessions * (own[0] + subagents * sub[0])
         hit += first * (p.sessions - seen) + sub_first * (p.sessions * subagents - sub_seen)
         return hit / (p.sessions * (own[1] + subagents * sub[1]))
+
+    @property
+    def shared_prefixes(self) -> Mapping[str, int]:
+        params = self._params
+        return {
+            "system_tokens": params.system_tokens,
+            "subagent_system_tokens": params.subagent_system_tokens,
+        }
 
     def _rows(self, texts: Texts) -> Iterator[dict[str, Any]]:
         order = itertools.count()

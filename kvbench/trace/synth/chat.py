@@ -39,7 +39,7 @@ from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 NS_PER_OUTPUT_TOKEN = 20_000_000
 USER_SIGMA = 0.8
@@ -142,6 +142,10 @@ class ChatWorkload(Workload):
         first = p.system_tokens // p.block_tokens * p.block_tokens
         seen = expected_distinct(zipf_shares(p.system_prompts, ZIPF_EXPONENT), p.sessions)
         return (hit + first * (1 - seen / p.sessions)) / asked
+
+    @property
+    def shared_prefixes(self) -> Mapping[str, int]:
+        return {"system_tokens": self._params.system_tokens}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         turns = self._turns()

@@ -20,7 +20,7 @@ from kvbench.trace.synth.limits import check_params
 from kvbench.trace.synth.rows import RowWorkload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvbench.trace.synth.texts import Texts
 
@@ -72,6 +72,13 @@ class DocQaWorkload(RowWorkload[DocQaParams]):
         full, system = ((tokens // p.block_tokens) * p.block_tokens for tokens in (self._context, p.system_tokens))
         hit = p.num_documents * (p.questions_per_document - 1) * full + (p.num_documents - 1) * system
         return hit / (p.num_documents * p.questions_per_document * (self._context + p.question_tokens))
+
+    @property
+    def shared_prefixes(self) -> Mapping[str, int]:
+        return {
+            "system_tokens": self._params.system_tokens,
+            "system_tokens + document_tokens": self._context,
+        }
 
     @property
     def _context(self) -> int:

@@ -20,7 +20,7 @@ from kvbench.trace.synth.limits import check_params
 from kvbench.trace.synth.rows import RowWorkload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvbench.trace.synth.texts import Texts
 
@@ -113,6 +113,10 @@ class _PickWorkload(RowWorkload[P]):
         p = self._params
         full = p.prompt_tokens // p.block_tokens * p.block_tokens
         return full / p.prompt_tokens * (1 - self._expected_distinct() / p.requests)
+
+    @property
+    def shared_prefixes(self) -> Mapping[str, int]:
+        return {"prompt_tokens": self._params.prompt_tokens}
 
 
 class LoopWorkload(_PickWorkload[LoopParams]):

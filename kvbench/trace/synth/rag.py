@@ -35,7 +35,7 @@ from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -155,6 +155,14 @@ class RagWorkload(Workload):
             for last in range(lead - 1, n - k + lead)
         )
         return math.fsum(_seen(log_many, log_share, requests) for log_many, log_share in groups)
+
+    @property
+    def shared_prefixes(self) -> Mapping[str, int]:
+        system, *documents = self._params.context
+        found = {"system_tokens": system}
+        if documents:
+            found["system_tokens + document_tokens"] = system + documents[0]
+        return found
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         identity = _Blocks(self._params) if self._params.ids == "block" else _Tokens(self._params, self._seed)

@@ -20,7 +20,7 @@ from kvbench.trace.synth.limits import check_params
 from kvbench.trace.synth.rows import RowWorkload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kvbench.trace.synth.texts import Texts
 
@@ -85,6 +85,11 @@ class TenantsWorkload(RowWorkload[TenantsParams]):
         shared, full = ((tokens // p.block_tokens) * p.block_tokens for tokens in (p.shared_tokens, context))
         hit = shared * (p.requests - seen) + (full - shared) * (p.requests - pairs)
         return hit / (p.requests * (context + p.question_tokens))
+
+    @property
+    def shared_prefixes(self) -> Mapping[str, int]:
+        shared, own = self._params.shared_tokens, self._params.prompt_tokens
+        return {"shared_tokens": shared, "shared_tokens + prompt_tokens": shared + own}
 
     def _rows(self, texts: Texts) -> Iterator[dict[str, Any]]:
         params = self._params

@@ -1,6 +1,10 @@
 """Prompts that grow from texts which many of them share, as block ids or as token ids.
 
 A *named* text is the same wherever the same names lead to it; a text that grows is nobody else's.
+
+Token ids of a named text follow from the seed, the workload and its name alone, so a short one is the beginning of a
+longer one. Nothing makes the texts of two names different but chance: single tokens, of 32,000, are often the same,
+and whole blocks of 16 as good as never.
 """
 
 from __future__ import annotations
