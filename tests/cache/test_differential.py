@@ -158,4 +158,4 @@ class PinnedTier(RuleBasedStateMachine):
 
 
 TestPinnedTier = PinnedTier.TestCase
-TestPinnedTier.settings = settings(max_examples=150, stateful_step_count=40)
+TestPinnedTier.settings = settings(stateful_step_count=40)

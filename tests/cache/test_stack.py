@@ -195,7 +195,7 @@ def shapes(draw: st.DrawFn, kind: str = "all") -> Shape:
 
 
 @pytest.mark.parametrize("kind", ["plain", "chunks", "moves", "temporary", "batch", "spill", "all"])
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.data(), requests(max_requests=25, max_blocks=10), st.lists(st.integers(0, 2), min_size=25, max_size=25))
 def test_hits_credits_residents_and_recency_are_those_of_the_model(
     kind: str, data: st.DataObject, asked: list[Keys], workers: list[int]

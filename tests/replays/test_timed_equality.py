@@ -47,7 +47,7 @@ def replayed(trace: pa.Table, **kwargs: Any) -> kvbench.ReplayResult:
 NAMES = [column.name for column in COMPUTED]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(chains, stacks(), st.booleans())
 def test_timed_replay_without_time_is_order_replay(
     make_trace: Callable[..., pa.Table],

@@ -99,7 +99,7 @@ def timeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("timed") / "t.parquet"
 
 
-@settings(max_examples=60, deadline=None, report_multiple_bugs=False)
+@settings(deadline=None, report_multiple_bugs=False)
 @given(requests, computes, setups())
 def test_every_request_ends_and_is_accounted_for(
     timeline: Path, rows: list[Any], compute: str, setup: dict[str, Any]

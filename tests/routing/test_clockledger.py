@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvbench.errors import ConfigError
@@ -81,7 +81,6 @@ syncs = st.sampled_from([AT_ONCE, NEVER, Lag(requests=1), Lag(requests=4), Lag(n
 periods = st.sampled_from([AT_ONCE, Lag(requests=3), Lag(ns=1), Lag(ns=7)])
 
 
-@settings(max_examples=300)
 @given(happenings, syncs, periods)
 def test_each_router_knows_what_it_has_seen_and_heard_of_by_then(told: Any, sync: Lag, period: Lag) -> None:
     views = [LoadView(WORKERS) for _ in range(ROUTERS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvbench.routing import EventFeed, KvbmIndex
@@ -69,7 +69,6 @@ heard = st.lists(
 )
 
 
-@settings(max_examples=300)
 @given(heard)
 def test_counters_are_exact_whatever_comes_in_whatever_order(told):
     index = KvbmIndex(WORKERS)
