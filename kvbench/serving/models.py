@@ -32,27 +32,6 @@ class StateEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     dtype: str = "bf16"
 
 
-class WeightsEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table ``weights`` of a model: see :class:`kvbench.serving.weights.WeightShape`."""
-
-    hidden: int
-    vocab: int
-    heads: int
-    ffn: int = 0
-    gated: bool = True
-    tied: bool = False
-    experts: int = 0
-    experts_per_token: int = 0
-    expert_ffn: int = 0
-    shared_ffn: int = 0
-    dense_layers: int = 0
-    q_latent: int = 0
-    nope_dim: int = 0
-    mla_value_dim: int = 0
-    dtype: str = "bf16"
-    expert_dtype: str | None = None
-
-
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One table of a file of models.
 
@@ -71,7 +50,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     window: int | None = None
     fixed_bytes: int = 0
     state: StateEntry | None = None
-    weights: WeightsEntry | None = None
+    weights: WeightShape | None = None
     repo: str = ""
     source: str = ""
     notes: list[str] = []
@@ -212,13 +191,11 @@ def _entry(name: str, table: Any, where: str) -> tuple[KvShape, str]:
     return shape, entry.repo
 
 
-def _weights(entry: WeightsEntry, where: str) -> WeightShape:
-    fields = msgspec.structs.asdict(entry)
-    _no_negative(where, fields.items())
-    for key in ("dtype", "expert_dtype"):
-        if fields[key] is not None:
-            fields[key] = parse_dtype(fields[key], f"{where}.{key}")
-    weights = WeightShape(**fields)
+def _weights(entry: WeightShape, where: str) -> WeightShape:
+    _no_negative(where, msgspec.structs.asdict(entry).items())
+    dtypes = {key: getattr(entry, key) for key in ("dtype", "expert_dtype")}
+    named = {key: parse_dtype(dtype, f"{where}.{key}") for key, dtype in dtypes.items() if dtype is not None}
+    weights = msgspec.structs.replace(entry, **named)
     weights.check(where)
     return weights
 

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kvbench.errors import ConfigError
 from kvbench.serving.kvsize import DTYPE_BITS
 
@@ -20,9 +22,8 @@ GATED, PLAIN = 3, 2
 """Matrices of a feed-forward part with a gate, and without one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightShape:
-    """Widths of a model's matrices; those of keys and values are in its :class:`KvShape`.
+class WeightShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Widths of a model's matrices, a table ``weights``; those of keys and values are in its :class:`KvShape`.
 
     ``hidden``, ``vocab``  width of the model, and words of its embedding and head (one matrix if ``tied``).
     ``heads``          query heads.
