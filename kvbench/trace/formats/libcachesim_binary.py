@@ -6,6 +6,7 @@ of one block; see :class:`Objects` for what becomes of sizes.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -56,9 +57,9 @@ class _BinaryFormat(TraceFormat):
         ordered = bool((records["time"][1:] >= records["time"][:-1]).all())
         return ordered and bool((records["size"] > 0).all()) and self.plausible(records)
 
+    @abstractmethod
     def plausible(self, records: Records) -> bool:
         """Whether the first records of a file, which has some, are such as this format has."""
-        raise NotImplementedError
 
     def facts(self) -> TraceFacts:
         return TraceFacts(block_tokens=self._objects.block_tokens, source_format=self.name)

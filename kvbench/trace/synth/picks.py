@@ -11,6 +11,7 @@ prompts, of which D different ones are asked for, an infinite cache hits the ful
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -101,12 +102,13 @@ class _PickWorkload(RowWorkload[P]):
                 "ids": text.ids(),
             }
 
+    @abstractmethod
     def _picks(self) -> Iterator[int]:
         """The prompt of each request; from ``prompts`` on, one that is asked for once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _expected_distinct(self) -> float:
-        raise NotImplementedError
+        """The number of different prompts to expect."""
 
     @property
     def expected_token_rate(self) -> float:
