@@ -41,10 +41,6 @@ SCORERS = {
     "token_load": "tokens in flight, few are good",
     "no_hit": "cold requests go where one was sent longest ago",
 }
-LLMD_SOURCE = "llm-d/llm-d-inference-scheduler, 2026-05"
-AIBRIX_SOURCE = "vllm-project/aibrix, 2026-08"
-PSTACK_SOURCE = "vllm-project/production-stack, 2026-08"
-DYNAMO_SOURCE = "ai-dynamo/dynamo lib/kv-router, 1.4"
 SGLANG_SOURCE = "sgl-project/sglang sgl-model-gateway; sglang_router 0.3.2"
 
 
@@ -88,11 +84,15 @@ def policies() -> Iterator[RouterPolicySpec]:
     yield from _plain()
     yield from _hashing()
     yield from _prefix()
-    yield from _dynamo()
-    yield from _sglang()
-    yield from _llmd()
-    yield from _aibrix()
-    yield from _production_stack()
+    for source, of_system in (
+        ("ai-dynamo/dynamo lib/kv-router, 1.4", _dynamo),
+        (SGLANG_SOURCE, _sglang),
+        ("llm-d/llm-d-inference-scheduler, 2026-05", _llmd),
+        ("vllm-project/aibrix, 2026-08", _aibrix),
+        ("vllm-project/production-stack, 2026-08", _production_stack),
+    ):
+        for spec in of_system():
+            yield replace(spec, source=spec.source or source)
 
 
 def _plain() -> Iterator[RouterPolicySpec]:
@@ -238,14 +238,12 @@ def _dynamo() -> Iterator[RouterPolicySpec]:
             temperature,
             Param("track_prefill", bool, True, "false: a pool that decodes"),
         ),
-        source=DYNAMO_SOURCE,
     )
     yield RouterPolicySpec(
         "dynamo-lmetric",
         "kvbench.routers.dynamo:DynamoLmetric",
         "lowest product of blocks to prefill and blocks in use",
         params=(*credits, temperature),
-        source=DYNAMO_SOURCE,
     )
     yield RouterPolicySpec(
         "dynamo-logit",
@@ -268,7 +266,6 @@ def _sglang() -> Iterator[RouterPolicySpec]:
             Param("fallback", str, "least-load", "where the match is poor", choices=("least-load", "smallest-tree")),
             TIES,
         ),
-        source=SGLANG_SOURCE,
     )
     yield RouterPolicySpec(
         "ray-prefix-aware",
@@ -296,7 +293,6 @@ def _llmd() -> Iterator[RouterPolicySpec]:
         factory,
         "the highest sum of weighted scores",
         params=(*(weight(name, defaults.get(name, 0.0), help) for name, help in SCORERS.items()), *details),
-        source=LLMD_SOURCE,
     )
     for scorer, help in SCORERS.items():
         if scorer == "no_hit":
@@ -307,7 +303,6 @@ def _llmd() -> Iterator[RouterPolicySpec]:
             factory,
             help,
             params=(weight(scorer, 1.0, "of the score"), *own, TIES),
-            source=LLMD_SOURCE,
         )
 
 
@@ -320,7 +315,6 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
             Param("abs_threshold", int, 8, "where load differs by more, the least loaded ones alone", minimum=0),
             weight("deviations", 1.0, "standard deviations above the mean that are too busy"),
         ),
-        source=AIBRIX_SOURCE,
     )
     yield RouterPolicySpec(
         "aibrix-preble",
@@ -332,7 +326,6 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
             Param("decode_tokens", int, 45, "expected of an answer", minimum=0),
             weight("slowness", 2.5, "of the GPU, an A6000 being 1"),
         ),
-        source=AIBRIX_SOURCE,
     )
     yield RouterPolicySpec(
         "aibrix-vtc",
@@ -346,7 +339,6 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
             weight("max_tokens", 8_000.0, "most tokens of a user while there is none"),
             Param("window_s", float, 300.0, "seconds that tokens count", minimum=1e-9),
         ),
-        source=AIBRIX_SOURCE,
         uses=("tenant",),
     )
     for name, load, help in (
@@ -359,14 +351,12 @@ def _aibrix() -> Iterator[RouterPolicySpec]:
             "kvbench.routers.loads:LeastLoaded",
             f"the fewest {help}" if load != "kv_usage" else f"the least {help}",
             params=(Param("signal", str, load, "which load", choices=(load,)), TIES),
-            source=AIBRIX_SOURCE,
         )
     yield RouterPolicySpec(
         "aibrix-throughput",
         "kvbench.routers.loads:Throughput",
         "the worker with the fewest tokens a request",
         params=(TIES,),
-        source=AIBRIX_SOURCE,
     )
 
 
@@ -377,7 +367,6 @@ def _production_stack() -> Iterator[RouterPolicySpec]:
         "kvbench.routers.rings:SessionRing",
         "the session on a ring of workers",
         params=(replicas,),
-        source=PSTACK_SOURCE,
         columns=("session_id",),
     )
     yield RouterPolicySpec(
@@ -385,7 +374,6 @@ def _production_stack() -> Iterator[RouterPolicySpec]:
         "kvbench.routers.pstack:KvAware",
         "the longest match if it leaves few tokens, else the session's worker or the least loaded one",
         params=(Param("threshold", int, 2_000, "tokens that may be missing", minimum=0), replicas),
-        source=PSTACK_SOURCE,
         uses=("session_id",),
     )
     yield RouterPolicySpec(
@@ -393,7 +381,6 @@ def _production_stack() -> Iterator[RouterPolicySpec]:
         "kvbench.routers.pstack:PrefixAware",
         "an even draw among the longest matches",
         params=(TIES,),
-        source=PSTACK_SOURCE,
     )
     yield RouterPolicySpec(
         "pstack-loadaware",
