@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ComputeModelSpec,
         DeviceSpec,
         EvictionPolicySpec,
+        ExecutorSpec,
         HashAlgorithmSpec,
         RouterPolicySpec,
         TokenDatabaseSpec,
@@ -121,6 +122,16 @@ def kvbench_workloads() -> Iterable[WorkloadSpec]:  # type: ignore[empty-body]
     @kvbench.hookimpl
     def kvbench_workloads():
         yield kvbench.WorkloadSpec("mine", MyWorkload, "What traffic it makes.")
+    """
+
+
+@hookspec
+def kvbench_executors() -> Iterable[ExecutorSpec]:  # type: ignore[empty-body]
+    """Offer places where the cells of a sweep run.
+
+    @kvbench.hookimpl
+    def kvbench_executors():
+        yield kvbench.ExecutorSpec("mine", "my_package:MyExecutor", "Where cells run.")
     """
 
 

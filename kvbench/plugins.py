@@ -29,6 +29,7 @@ from kvbench.specs import (
     ComputeModelSpec,
     DeviceSpec,
     EvictionPolicySpec,
+    ExecutorSpec,
     HashAlgorithmSpec,
     RouterPolicySpec,
     Spec,
@@ -53,6 +54,7 @@ HOOKS: Mapping[str, type[Spec]] = {
     "kvbench_compute_models": ComputeModelSpec,
     "kvbench_trace_formats": TraceFormatSpec,
     "kvbench_workloads": WorkloadSpec,
+    "kvbench_executors": ExecutorSpec,
     "kvbench_commands": CommandSpec,
 }
 """Which record each hook yields."""

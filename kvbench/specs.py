@@ -247,6 +247,13 @@ class WorkloadSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorSpec(Spec):
+    """Runs the cells of a sweep somewhere. ``factory(**params)`` makes a :class:`kvbench.sweeps.executor.Executor`."""
+
+    kind: ClassVar[str] = "executor"
+
+
+@dataclass(frozen=True, slots=True)
 class CommandSpec(Spec):
     """Adds ``kvbench NAME``. ``factory`` is a :class:`click.Command` (or the string that names one)."""
 
@@ -263,5 +270,6 @@ SPEC_KINDS: tuple[type[Spec], ...] = (
     ComputeModelSpec,
     TraceFormatSpec,
     WorkloadSpec,
+    ExecutorSpec,
     CommandSpec,
 )

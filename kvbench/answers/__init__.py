@@ -1,0 +1,1 @@
+"""Answers: the questions that people bring, each as a recipe over sweeps with its table, charts and advice."""
