@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kvbench.trace.reader import Trace, open_trace
     from kvbench.trace.rejects import Rejected
     from kvbench.trace.schema import SCHEMA_VERSION, TraceFacts
+    from kvbench.trace.sources import TraceBytes
     from kvbench.trace.synth import Workload
     from kvbench.trace.writer import TraceWriter
 
@@ -25,6 +26,7 @@ __all__ = [
     "ImportReport",
     "Rejected",
     "Trace",
+    "TraceBytes",
     "TraceFacts",
     "TraceFormat",
     "TraceWriter",
@@ -43,6 +45,7 @@ _HOMES = {
     "ImportReport": "importer",
     "Rejected": "rejects",
     "Trace": "reader",
+    "TraceBytes": "sources",
     "TraceFacts": "schema",
     "TraceFormat": "formats",
     "TraceWriter": "writer",

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    TraceSource: TypeAlias = str | Path | IO[bytes] | pa.Table | pa.RecordBatchReader
+    from kvbench.trace.sources import TraceBytes
+
+    TraceSource: TypeAlias = str | Path | IO[bytes] | TraceBytes | pa.Table | pa.RecordBatchReader
 
 IdColumn = Literal["block_ids", "token_ids"]
 
@@ -110,7 +112,8 @@ def open_trace(
     """Open a trace; nothing but its schema is read yet.
 
     ``source``        path of an Arrow IPC file, Arrow IPC stream or Parquet file; ``-`` for a stream on
-                      standard input; an open binary file with a stream; a pyarrow Table or RecordBatchReader.
+                      standard input; an open binary file with a stream; a file in memory (:class:`TraceBytes`); a
+                      pyarrow Table or RecordBatchReader.
     ``block_tokens``, ``tail_rule``, ``id_kind``, ``id_scope``  instead of what the file's metadata says.
     ``on_error``      ``fail``: a bad row raises; ``skip``: it is left out and counted.
 

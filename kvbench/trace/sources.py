@@ -2,16 +2,19 @@
 
 A file is recognised by its first bytes, not by its name: Arrow IPC file (memory-mapped), Arrow IPC
 stream, Parquet. Everything that Arrow says against a file becomes a one-line TraceError.
+The bytes of a file that are in memory already (:class:`TraceBytes`) are read as the file is.
 """
 
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import stat
 import sys
 import weakref
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -36,6 +39,15 @@ PARQUET_ROWS = 1024
 """Rows decoded at a time: few, because a Parquet file does not say in time how long its lists are."""
 
 
+@dataclass(frozen=True, slots=True)
+class TraceBytes:
+    """A trace file that is in memory: ``name`` is that of the file, for messages, and ``data`` a
+    :class:`pyarrow.Buffer` with all of its bytes, which are not copied."""
+
+    name: str
+    data: pa.Buffer
+
+
 class Source(Protocol):
     """Record batches with one schema.
 
@@ -52,7 +64,7 @@ class Source(Protocol):
 
 
 def open_source(source: object) -> tuple[str, Source]:
-    """A name for messages and the batches of ``source``: a path, ``-``, a binary file, or Arrow data."""
+    """A name for messages and the batches of ``source``: a path, ``-``, a file open or in memory, or Arrow data."""
     if isinstance(source, pa.Table):
         return "table", TableSource(source)
     if isinstance(source, pa.RecordBatchReader):
@@ -61,11 +73,15 @@ def open_source(source: object) -> tuple[str, Source]:
         return "-", _open_stdin()
     if isinstance(source, (str, Path)):
         return str(source), open_path(Path(source))
+    if isinstance(source, TraceBytes):
+        return source.name, _open_bytes(source)
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
         name = name if isinstance(name, str) else "stream"
         return name, open_stream(source, name)
-    raise TypeError(f"a trace is a path, '-', a binary file, a pyarrow Table or RecordBatchReader, not {source!r}")
+    raise TypeError(
+        f"a trace is a path, '-', a binary file, TraceBytes, a pyarrow Table or RecordBatchReader, not {source!r}"
+    )
 
 
 def open_path(path: Path) -> Source:
@@ -81,14 +97,27 @@ def open_path(path: Path) -> Source:
         mapped = _map_file(path)
     except (OSError, ValueError) as error:
         raise TraceError(f"{name}: cannot be read: {reason(error)}") from error
-    head = mapped[:FILE_PREFIX_BYTES]
+    # Parquet is read, not mapped: the pages of a map that were read stay in memory.
+    return _open_whole(name, mapped, path, Lines(path))
+
+
+def _open_bytes(source: TraceBytes) -> Source:
+    if not source.data.size:
+        raise TraceError(f"{source.name}: is empty")
+    data = memoryview(source.data)
+    return _open_whole(source.name, data, source.data, Lines(None, name=source.name, opens=lambda: io.BytesIO(data)))
+
+
+def _open_whole(name: str, data: mmap.mmap | memoryview, parquet: Path | pa.Buffer, lines: Lines) -> Source:
+    """The batches of a file with the bytes ``data``; from ``parquet`` if it is one of these."""
+    head = bytes(data[:FILE_PREFIX_BYTES])
     if head.startswith(PARQUET_MAGIC):
-        return ParquetSource(path)
+        return ParquetSource(parquet, name)
     if head.startswith(IPC_FILE_MAGIC):
-        return IpcFileSource(mapped, name)
+        return IpcFileSource(data, name)
     if head.startswith(CONTINUATION):
-        return MappedStreamSource(mapped, name)
-    raise _not_a_trace(name, Lines(path).head(FILE_PREFIX_BYTES) if is_compressed(head) else head)
+        return StreamFileSource(data, name)
+    raise _not_a_trace(name, lines.head(FILE_PREFIX_BYTES) if is_compressed(head) else head)
 
 
 def _open_pipe(path: Path) -> Source:
@@ -198,23 +227,23 @@ class ReaderSource:
         return None
 
 
-class MappedStreamSource:
-    """An IPC stream in a memory-mapped file."""
+class StreamFileSource:
+    """An IPC stream in a file that is memory-mapped or in memory."""
 
     rewindable = True
 
-    def __init__(self, mapped: mmap.mmap, name: str) -> None:
-        self._mapped = mapped
+    def __init__(self, data: mmap.mmap | memoryview, name: str) -> None:
+        self._data = data
         self._name = name
         with reading(name):
-            self.schema = pa.ipc.open_stream(pa.py_buffer(mapped)).schema
+            self.schema = pa.ipc.open_stream(pa.py_buffer(data)).schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        file = pa.BufferReader(pa.py_buffer(self._mapped))
+        file = pa.BufferReader(pa.py_buffer(self._data))
         with reading(self._name):
             reader = pa.ipc.open_stream(file)
         while True:
-            _forget_pages(self._mapped)
+            _forget_pages(self._data)
             with reading(self._name):
                 try:
                     batch = reader.read_next_batch()
@@ -222,27 +251,27 @@ class MappedStreamSource:
                     break
             yield batch
         end = file.tell()
-        _require_end(self._mapped[max(0, end - len(END_OF_STREAM)) : end], self._name)
+        _require_end(bytes(self._data[max(0, end - len(END_OF_STREAM)) : end]), self._name)
 
     def rows(self) -> int | None:
         return None
 
 
 class IpcFileSource:
-    """A memory-mapped IPC file; batches that are not compressed are views of the file."""
+    """An IPC file that is memory-mapped or in memory; batches that are not compressed are views of it."""
 
     rewindable = True
 
-    def __init__(self, mapped: mmap.mmap, name: str) -> None:
-        self._mapped = mapped
+    def __init__(self, data: mmap.mmap | memoryview, name: str) -> None:
+        self._data = data
         self._name = name
         with reading(name):
-            self._reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped)))
+            self._reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data)))
             self.schema = self._reader.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for index in range(self._reader.num_record_batches):
-            _forget_pages(self._mapped)
+            _forget_pages(self._data)
             with reading(self._name):
                 batch = self._reader.get_batch(index)
             yield batch
@@ -260,23 +289,25 @@ class ParquetSource:
 
     rewindable = True
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        with reading(str(path)), self._open() as file:
-            self.schema = file.schema_arrow
-            self._rows = int(file.metadata.num_rows)
+    def __init__(self, file: Path | pa.Buffer, name: str) -> None:
+        self._file = file
+        self._name = name
+        with reading(name), self._open() as opened:
+            self.schema = opened.schema_arrow
+            self._rows = int(opened.metadata.num_rows)
 
     def _open(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self._path, buffer_size=1 << 20, pre_buffer=False)
+        file = self._file if isinstance(self._file, Path) else pa.BufferReader(self._file)
+        return pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        with reading(str(self._path)):
+        with reading(self._name):
             file = self._open()
         with file:
             columns = [name for name in self.schema.names if name in COLUMN_BY_NAME]
             batches = file.iter_batches(batch_size=PARQUET_ROWS, columns=columns)
             while True:
-                with reading(str(self._path)):
+                with reading(self._name):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -319,13 +350,13 @@ def _map_file(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _forget_pages(mapped: mmap.mmap) -> None:
-    """Lets go of the pages read so far, so that resident memory does not grow with the file.
+def _forget_pages(data: mmap.mmap | memoryview) -> None:
+    """Lets go of the pages of a map that were read so far, so that resident memory does not grow with the file.
 
     Batches still in use stay valid: a page that is touched again comes back from the page cache.
     """
-    if hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.madvise(mmap.MADV_DONTNEED)
 
 
 def _require_end(last: bytes, name: str) -> None:

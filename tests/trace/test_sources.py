@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kvbench.errors import TraceError
-from kvbench.trace import open_trace
+from kvbench.trace import TraceBytes, open_trace
 
 
 def message_of(source) -> str:
@@ -96,6 +96,19 @@ def test_a_stream_that_breaks_off_is_told_wherever_it_breaks_off(make_table, sav
     whole = save(make_table(), tmp_path / "t.arrows", 1).read_bytes()
     for size in range(8, len(whole)):
         assert message_of(io.BytesIO(whole[:size])).startswith("stream: is cut short or damaged: ")
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
+def test_a_file_in_memory_is_read_as_the_file_is(make_table, save, tmp_path, suffix):
+    path = save(make_table(), tmp_path / f"t{suffix}", 1)
+    trace, same = open_trace(path), open_trace(TraceBytes(str(path), pa.py_buffer(path.read_bytes())))
+    for _ in range(2):
+        assert list(same.batches()) == list(trace.batches())
+        assert (same.digest, same.rows) == (trace.digest, trace.rows)
+    whole = path.read_bytes()
+    for part in (b"", whole[:100], whole[:-1], gzip.compress(whole), b"no trace"):
+        path.write_bytes(part)
+        assert message_of(TraceBytes(str(path), pa.py_buffer(part))) == message_of(path)
 
 
 @pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
