@@ -44,7 +44,8 @@ def replay(
     ``trace``          a path, ``"-"``, an open stream, a pyarrow Table or a RecordBatchReader.
     ``settings``       the keys of :class:`kvbench.RunConfig`: ``capacity="10k"``, ``policy="lru"``,
                        ``workers=4``, … They override ``config``.
-    ``registry``       the parts to choose from; by default the built-in ones and all installed plugins.
+    ``registry``       the parts to choose from; by default the built-in ones and all installed plugins, which are
+                       looked for anew, in about 10 ms: of many short replays, give them one ``load_registry()``.
     ``keep_requests``  keep the table with a row a request in ``result.requests``.
     ``progress``       called after each batch with the rows done and the rows there are (or None).
 

@@ -124,6 +124,7 @@ def figures() -> None:
     rows += [("`goodput`", GOODPUT_DEFINITION)]
     rows += [(f"`throughput.{name}_per_s`", text) for name, text in THROUGHPUT.items()]
     rows += [(f"`work.{name}`", text) for name, text in WORK.items()]
+    rows += [("`run.lost_writes`", "chunks for lower tiers that left the GPU before they were written, and are lost")]
     table(("figure", "definition"), rows)
 
 

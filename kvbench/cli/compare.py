@@ -83,14 +83,21 @@ def compare(ctx: click.Context, /, runs: tuple[Path, ...], measured: Path | None
 
 def _compare_runs(paths: tuple[Path, ...], settings: dict[str, Any]) -> int:
     """Compare, print and write; the exit code."""
+    from kvbench.errors import ConfigError
     from kvbench.results.compare import compare_runs
     from kvbench.results.runfile import read_run
     from kvbench.results.thresholds import broken_limits, parse_limits
+    from kvbench.results.tidy import check_table
 
+    output, force = settings["output"], settings["force"]
+    if output is not None:
+        check_table(output, force=force)
+    elif force:
+        raise ConfigError("--force has no effect without --output")
     comparison = compare_runs([read_run(path) for path in paths], different_traces=settings["different_traces"])
     broken = broken_limits(comparison, parse_limits(settings["fail_if"], list(comparison.figures)))
-    if settings["output"] is not None:
-        _write(comparison, settings["output"], force=settings["force"])
+    if output is not None:
+        _write(comparison, output, force=force)
     if settings["as_json"]:
         from dataclasses import asdict
 
@@ -98,7 +105,7 @@ def _compare_runs(paths: tuple[Path, ...], settings: dict[str, Any]) -> int:
     else:
         from kvbench.cli.comparetables import print_comparison
 
-        print_comparison(comparison, broken, [settings["output"]] if settings["output"] is not None else [])
+        print_comparison(comparison, broken, [output] if output is not None else [])
     return EXIT_REGRESSION if broken else 0
 
 
@@ -115,11 +122,15 @@ def _compare_measured(paths: tuple[Path, ...], measured: Path, settings: dict[st
     from kvbench.pairs import key_values
     from kvbench.results.accuracy import compare_measured
     from kvbench.results.measured import read_measured_requests
-    from kvbench.results.tidy import write_table
+    from kvbench.results.tidy import check_table, write_table
 
     if len(paths) != 1:
         raise ConfigError(f"--measured compares one run with what was measured; {len(paths)} are given")
     force, plot, output = settings["force"], settings["plot"], settings["output"]
+    if output is not None:
+        check_table(output, force=force)
+    elif force and plot is None:
+        raise ConfigError("--force has no effect without --output or --plot")
     draw = None
     if plot is not None:
         from kvbench.report.scatter import scatter_plotter

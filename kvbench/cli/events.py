@@ -139,11 +139,14 @@ def fold(file: Path, until: int | None, output: str | None, duplicates: Any, for
     from kvbench.atomic import same_file
     from kvbench.errors import OutputError
     from kvbench.results.folding import fold_file, write_state
+    from kvbench.results.parquet import check_parquet
 
     if force and output is None:
         raise click.UsageError("--force has no effect without --output")
-    if output is not None and same_file(file, output):
-        raise OutputError(f"{output} is the log that is read; give another name")
+    if output is not None:
+        if same_file(file, output):
+            raise OutputError(f"{output} is the log that is read; give another name")
+        check_parquet(output, force=force)
     folded = fold_file(file, until=until, duplicates=duplicates)
     if output is not None:
         write_state(folded, output, force=force)

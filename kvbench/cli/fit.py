@@ -88,6 +88,7 @@ def compute(
     from kvbench.fitting.compute import fit_compute
     from kvbench.pairs import key_values
 
+    _check(output, force)
     named = key_values(columns, "--column")
     found = fit_compute(registry_of(ctx), measured, model, columns=named, batch_tokens=batch_tokens, engine=engine)
     _show(found, as_json, output, force)
@@ -131,8 +132,19 @@ def device(
     from kvbench.fitting.device import fit_device
     from kvbench.pairs import key_values
 
+    _check(output, force)
     named = key_values(columns, "--column")
     _show(fit_device(registry_of(ctx), measured, device, columns=named, tier=tier), as_json, output, force)
+
+
+def _check(output: Path | None, force: bool) -> None:
+    """Refuse an output before the fit, not after it."""
+    if output is not None:
+        from kvbench.atomic import check_writable
+
+        check_writable(output, force)
+    elif force:
+        raise click.UsageError("--force has no effect without --output")
 
 
 def _show(found: Fit, as_json: bool, output: Path | None, force: bool) -> None:

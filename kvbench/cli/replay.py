@@ -166,6 +166,7 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
     from kvbench.results.matrix import run_matrix
     from kvbench.results.run import run_repeats, run_replay
 
+    _check_devices(config)
     started = time.perf_counter()
     run: Any = run_matrix if config.is_matrix else run_repeats if config.seeds > 1 else run_replay
     with row_progress("replay") as progress:
@@ -177,7 +178,12 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
         from kvbench.cli.jsonout import print_json
 
         print_json(result.to_dict())
-        return
+    else:
+        _print(result, config)
+    _check_served(result)
+
+
+def _print(result: Any, config: RunConfig) -> None:
     from kvbench.cli.routermatrix import print_routers
     from kvbench.cli.tables import print_matrix, print_replay
 
@@ -189,3 +195,34 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
     if isinstance(config.router, list):
         show = print_routers
     show(result, config)
+
+
+def _check_devices(config: RunConfig) -> None:
+    """Refuse a file of devices of which no tier has one. Here alone: a cell of a sweep may do without."""
+    if config.devices is None or config.tiers is None:
+        return
+    from kvbench.config import parse_part
+    from kvbench.errors import ConfigError
+    from kvbench.serving.devices import load_devices
+
+    shipped = load_devices()
+    own = [name for name, device in load_devices(Path(config.devices)).items() if device != shipped.get(name)]
+    used = {parse_part(tier.device, f"tier {tier.name}: device")[0] for tier in config.tiers if tier.device is not None}
+    if not used.intersection(own):
+        raise ConfigError(f"--devices {config.devices} has no effect: no tier has a device of it ({', '.join(own)})")
+
+
+def _check_served(result: Any) -> None:
+    """Raise TraceError for a run whose requests were all rejected: it is written and printed, but says nothing."""
+    from kvbench.errors import TraceError
+    from kvbench.results.repeats import RepeatResult
+    from kvbench.results.result import ReplayResult
+
+    summaries = [result.summary] if isinstance(result, ReplayResult) else []
+    summaries += result.summaries if isinstance(result, RepeatResult) else []
+    for found in (summary["requests"] for summary in summaries):
+        if found["rejected"] and found["rejected"] == found["arrived"]:
+            raise TraceError(
+                f"no request was served, so there are no figures: all {found['rejected']:,} were rejected, "
+                f"for example: {found['rejected_examples'][0]}"
+            )

@@ -232,6 +232,7 @@ class TimedCore(TieredCore):
                 for link in self.links
             ],
             self._diagnosis() if stopped == "no progress" else None,
+            self._traffic.lost_chunks,
         )
 
     def _diagnosis(self) -> str:

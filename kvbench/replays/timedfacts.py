@@ -91,6 +91,7 @@ class RunFacts:
 
     ``stop``       ``all requests done``, ``time limit``, ``row limit``, ``converged`` or ``no progress``.
     ``diagnosis``  what stood still, with ``no progress``.
+    ``lost_writes``  chunks on their way into lower tiers that left the GPU before they were written.
     """
 
     end_ns: int
@@ -98,3 +99,4 @@ class RunFacts:
     workers: Sequence[WorkerFacts]
     links: Sequence[LinkFacts] = field(default=())
     diagnosis: str | None = None
+    lost_writes: int = 0

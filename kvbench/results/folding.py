@@ -29,6 +29,10 @@ STATE_SCHEMA = pa.schema(
 )
 """A row for each resident block: its place, its key, and the key of the block before."""
 
+NO_LOG = (
+    "is no Parquet file that can be read; kvbench replay --events and kvbench events import write such logs of events"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Folded:
@@ -118,8 +122,8 @@ def log_manifest(file: Path) -> dict[str, Any]:
         metadata = pq.read_metadata(file).metadata or {}
     except OSError as error:
         raise TraceError(f"cannot be read: {' '.join(reason(error).split())}") from None
-    except pa.ArrowInvalid as error:
-        raise TraceError(f"is no Parquet file: {' '.join(str(error).split())}") from None
+    except pa.ArrowInvalid:
+        raise TraceError(NO_LOG) from None
     manifest: dict[str, Any] = msgspec.json.decode(metadata.get(METADATA_KEY.encode(), b"{}"))
     return manifest
 
@@ -140,8 +144,8 @@ def event_rows(file: Path) -> Iterator[dict[str, Any]]:
                 yield from map(_checked, _typed(batch).to_pylist())
     except OSError as error:
         raise TraceError(f"cannot be read: {' '.join(reason(error).split())}") from None
-    except pa.ArrowInvalid as error:
-        raise TraceError(f"is no Parquet file: {' '.join(str(error).split())}") from None
+    except pa.ArrowInvalid:
+        raise TraceError(NO_LOG) from None
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:

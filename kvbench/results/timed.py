@@ -130,6 +130,7 @@ class TimedTotals:
                 "duration_ns": run_ns,
                 "stop": facts.stop,
                 "diagnosis": facts.diagnosis,
+                "lost_writes": facts.lost_writes,
             },
             "window": self.window.to_dict(),
             "requests": {"arrived": arrived, **counted, "not_counted": int(self._seen.sum()) - arrived},

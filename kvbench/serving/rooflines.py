@@ -76,7 +76,9 @@ def _machine(
 ) -> _Machine:
     chosen = model or context.model
     if chosen is None:
-        raise ConfigError("compute model roofline: give model=NAME or --model, whose operations it counts")
+        raise ConfigError(
+            "compute model roofline: give roofline,model=NAME, whose operations it counts; in a replay, --model will do"
+        )
     decoder = find_decoder(chosen, context.models_file)
     figures = find_gpu(gpu)
     ranks = tp or context.tp or 1

@@ -191,12 +191,15 @@ def test_a_log_that_contradicts_itself_is_one_clear_error(cli: Cli, tmp_path: Pa
     pq.write_table(change(pq.read_table(tmp_path / "events.parquet")), tmp_path / "bad.parquet")
     refused(cli("events", "fold", "bad.parquet", "-o", "state.parquet"), says)
     assert not (tmp_path / "state.parquet").exists()
+    (tmp_path / "state.parquet").write_text("kept")
+    before = cli("events", "fold", "bad.parquet", "-o", "state.parquet")
+    assert "error: state.parquet exists" in before.err
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "is no Parquet file"),
+        (b"", "is no Parquet file that can be read; kvbench replay --events"),
         (b"not Parquet" * 20, "is no Parquet file"),
         (b"PAR1" + b"\0" * 40 + b"PAR1", "cannot be read: "),
         (None, "cannot be read: "),

@@ -29,12 +29,15 @@ def test_nothing_is_written_where_the_fit_fails_or_the_file_is_there(cli: Cli, t
     assert (run.code, run.out) == (2, "")
     assert "error: steps.csv, row 4, ms = 'x': must be a number" in run.err
     assert not (tmp_path / "compute.toml").exists()
-    (tmp_path / "steps.csv").write_text(ROWS)
-    (tmp_path / "compute.toml").write_text("mine")
+    (tmp_path / "compute.toml").write_text("mine")  # and that is told before the fit fails
     run = cli("fit", "compute", "steps.csv", "--model", "fixed", "-o", "compute.toml")
     assert (run.code, run.out) == (2, "")
     assert "compute.toml exists; give --force" in run.err
     assert (tmp_path / "compute.toml").read_text() == "mine"
+    assert "--force has no effect" in cli("fit", "compute", "steps.csv", "--model", "fixed", "--force").err
+    (tmp_path / "steps.csv").write_text(ROWS)
+    run = cli("fit", "compute", "steps.csv", "--model", "roofline")
+    assert "give roofline,model=NAME" in run.err
 
 
 def test_a_device_is_fitted_and_columns_renamed(cli: Cli, tmp_path: Path) -> None:

@@ -125,6 +125,19 @@ def test_bad_rows_are_left_out_and_counted_on_request(cli: Cli, tmp_path: Path) 
     assert document["summary"]["rates"]["request_mean"] == 0.5
 
 
+@pytest.mark.parametrize("seeds", [[], ["--seeds", "2"]])
+def test_a_run_that_served_nobody_is_written_and_is_an_error(
+    cli: Cli, tmp_path: Path, sample: Path, seeds: list[str]
+) -> None:
+    output = [] if seeds else ["-o", "requests.parquet"]
+    compute = ("--compute", "fixed,prefill_ms_per_token=0.1,decode_ms=2")
+    run = cli("replay", sample, "--capacity", "3", *compute, *seeds, *output, "--json")
+    assert (run.code, bool(json.loads(run.out))) == (2, True)
+    assert run.err.startswith("error: no request was served, so there are no figures: all 1,952 were rejected, ")
+    assert "request 0 needs 19 GPU blocks" in run.err
+    assert (tmp_path / "requests.parquet").exists() is not bool(seeds)
+
+
 def test_ctrl_c_inside_the_compiled_loop_stops_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     blocks, rows = 2_000, 60_000
     ids = pa.ListArray.from_arrays(

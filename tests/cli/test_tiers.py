@@ -364,6 +364,12 @@ def test_a_printed_configuration_with_quotas_runs_again(cli: Cli, tmp_path: Path
     assert json.loads(runs[0].out)["summary"] == json.loads(runs[1].out)["summary"]
 
 
+def test_a_file_of_devices_of_which_no_tier_has_one_is_refused(cli: Cli, tmp_path: Path, sample: Path) -> None:
+    (tmp_path / "devices.toml").write_text(DEVICE)
+    run = cli("replay", sample, "--tier", "ssd,capacity=100,device=nvme-gen4", "--devices", "devices.toml")
+    refused(run, "--devices devices.toml has no effect: no tier has a device of it (mine)")
+
+
 # -- what is shown ---------------------------------------------------------------------------------
 
 

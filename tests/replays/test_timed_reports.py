@@ -173,6 +173,7 @@ def test_E01_what_was_not_written_before_its_eviction_is_lost(write: str, recove
     assert column(result, "hit_cpu_blocks") == [0, 0, recoverable]
     assert column(result, "miss_evicted_blocks") == [0, 0, 5 - recoverable]
     assert seconds(result, "fetch_ns")[2] == recoverable
+    assert result.summary["timed"]["run"]["lost_writes"] == 5 - recoverable
 
 
 def test_E02_writes_go_on_while_nothing_arrives() -> None:
