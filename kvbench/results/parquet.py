@@ -1,4 +1,4 @@
-"""Parquet files that appear whole or not at all, with equal bytes for equal rows."""
+"""Parquet files that appear whole or not at all, with equal bytes for equal rows; columns have their units."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from kvbench.atomic import atomic_paths, check_writable
 from kvbench.errors import OutputError, reason
+from kvbench.results.columnunits import UNITS_KEY, units_of, with_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,11 +48,13 @@ class TableWriter:
             self._rows -= whole
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        """Write what is left and the manifest."""
+        """Write what is left, the manifest and the units."""
         if self._rows:
             self._writer.write_table(pa.Table.from_batches(self._pending, self._schema), row_group_size=ROW_GROUP_ROWS)
-        text = msgspec.json.encode(manifest, order="sorted").decode()
-        self._writer.add_key_value_metadata({METADATA_KEY: text})
+        texts = {METADATA_KEY: manifest, UNITS_KEY: units_of(self._schema)}
+        self._writer.add_key_value_metadata(
+            {key: msgspec.json.encode(value, order="sorted").decode() for key, value in texts.items()}
+        )
 
 
 @contextmanager
@@ -80,6 +83,7 @@ def _check_suffix(path: str | Path) -> None:
 
 @contextmanager
 def _writer(path: str | Path, temporary: Path, schema: pa.Schema) -> Iterator[TableWriter]:
+    schema = with_units(schema)
     try:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             yield TableWriter(writer, schema)

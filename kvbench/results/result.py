@@ -41,8 +41,8 @@ RESULT_VERSION = 1
 class ReplayResult:
     """The outcome of one replay.
 
-    ``manifest``  schema version, kvbench and plugin versions, effective configuration, trace
-                  facts and digest, seed. Equal for equal runs.
+    ``manifest``  schema version, kvbench and plugin versions, effective configuration, trace facts, digest and rows
+                  (kept and skipped), seed, cold or warm caches. Equal for equal runs.
     ``summary``   the figures. Equal for equal runs.
     ``requests``  the ``requests`` table, where it was asked for.
     ``wall_clock``  how long it took; differs from run to run and is in no file.
@@ -121,8 +121,14 @@ def plugin_versions(plans: Sequence[Plan], registry: Registry) -> dict[str, Any]
 
 
 def trace_facts(trace: Trace) -> dict[str, Any]:
-    """The facts and the digest of a trace that has been read."""
-    return {**dataclasses.asdict(trace.facts), "digest": trace.digest, "ids": trace.ids}
+    """The facts, the digest and the rows of a trace that has been read."""
+    return {
+        **dataclasses.asdict(trace.facts),
+        "digest": trace.digest,
+        "ids": trace.ids,
+        "rows": trace.kept_rows,
+        "skipped_rows": trace.rejected.count,
+    }
 
 
 def _manifest(plan: Plan, trace: Trace, engine: AnyEngine, registry: Registry) -> dict[str, Any]:
@@ -131,9 +137,17 @@ def _manifest(plan: Plan, trace: Trace, engine: AnyEngine, registry: Registry) -
         **plugin_versions([plan], registry),
         **_cautions(plan, engine),
         "config": plan.to_dict(engine.capacity_blocks),
+        "cache": _cache(plan),
         "files": _file_digests(plan),
         "trace": trace_facts(trace),
     }
+
+
+def _cache(plan: Plan) -> str:
+    """What the requests that count found: ``cold``, empty caches at their start; ``warm``, what earlier ones left."""
+    window = plan.config.window
+    left_out = window is not None and (window.warmup is not None or window.start is not None)
+    return "warm" if left_out else "cold"
 
 
 def _cautions(plan: Plan, engine: AnyEngine) -> dict[str, list[str]]:

@@ -20,17 +20,18 @@ class TraceDigest:
     """BLAKE3 over the columns of a trace, fed batch by batch.
 
     Each column has up to three streams: values (nulls as 0), lengths (of lists and strings) and
-    validity (one byte a row, in columns that may be null). Where batches end leaves no mark.
+    validity (one byte a row, in columns that may be null). Where batches end leaves no mark. ``rows`` is how many it
+    has been fed.
     """
 
     def __init__(self, schema: pa.Schema, facts: TraceFacts) -> None:
         self._facts = facts
-        self._rows = 0
+        self.rows = 0
         self._columns = {field.name: _ColumnDigest(field) for field in schema}
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a version 1 batch."""
-        self._rows += batch.num_rows
+        self.rows += batch.num_rows
         for name, digest in self._columns.items():
             digest.update(batch.column(name))
 
@@ -43,7 +44,7 @@ class TraceDigest:
             "dense": facts.dense,
             "id_kind": facts.id_kind,
             "id_scope": facts.id_scope,
-            "rows": self._rows,
+            "rows": self.rows,
             "tail_rule": facts.tail_rule,
             "version": facts.version,
         }

@@ -37,7 +37,7 @@ class Trace:
     ``ids``         the column that identifies the prompt: ``block_ids``, ``token_ids`` or None.
     ``rewindable``  whether ``batches`` can be called more than once.
     ``rejected``    rows left out by the latest pass (``on_error="skip"``).
-    ``digest``      of the rows of the latest whole pass, as ``blake3:…``; None before.
+    ``digest``      of the rows of the latest whole pass, as ``blake3:…``; ``kept_rows`` how many they are. None before.
     """
 
     def __init__(self, source: Source, name: str, facts: TraceFacts, on_error: OnError) -> None:
@@ -49,6 +49,7 @@ class Trace:
         self.rewindable = source.rewindable
         self.rejected = Rejected()
         self.digest: str | None = None
+        self.kept_rows: int | None = None
         self._source = source
         self._on_error: OnError = on_error
         self._used = False
@@ -67,7 +68,7 @@ class Trace:
         if self._used and not self.rewindable:
             raise TraceError(f"{self.name}: can be read only once; save it to a file to read it again")
         self._used = True
-        self.digest = None
+        self.digest = self.kept_rows = None
         self.rejected = Rejected()
         return self._batches()
 
@@ -81,7 +82,7 @@ class Trace:
         for batch in cutter.flush():
             digest.update(batch)
             yield batch
-        self.digest = digest.value()
+        self.digest, self.kept_rows = digest.value(), digest.rows
 
     def _sound(self) -> Iterator[pa.RecordBatch]:
         """The batches of the source, none of them damaged."""
