@@ -10,7 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import kvbench
 from tests.cli.conftest import Cli
+from tests.results.test_compare import CHAT, TIMED, planted
 
 HAS_CHARTS = all(importlib.util.find_spec(name) for name in ("altair", "vl_convert"))
 COMPUTE = "fixed,prefill_ms_per_token=0.1,decode_ms=20"
@@ -36,6 +38,23 @@ def test_a_broken_limit_is_exit_code_3_and_the_table_says_where(cli: Cli, sample
         rows = [row for row in csv.DictReader(file) if row["figure"] == "rates.token"]
     assert [row["run"] for row in rows] == ["a.parquet", "b.parquet"]
     assert float(rows[1]["share"]) < -0.001
+
+
+def test_a_planted_regression_of_one_percent_fails_a_limit_and_the_table_says_where(cli: Cli, tmp_path: Path) -> None:
+    kvbench.replay(CHAT, output=str(tmp_path / "good.parquet"), **TIMED)
+    planted(tmp_path / "good.parquet", tmp_path / "worse.parquet")
+    run = cli("compare", "good.parquet", "worse.parquet", "--fail-if", "token_rate:-0.9%", "--fail-if", "ttft_p99:+0%")
+    assert (run.code, run.err) == (3, "")
+    where = run.out[run.out.index("\nwhere ") : run.out.index("\nworse.parquet: ")]
+    assert [line.split("  ")[0] for line in where.splitlines()[2:] if line] == [
+        "worker 0: hit tokens",
+        "tier cpu: hit blocks",
+    ]
+    failed = [line for line in run.out.splitlines() if line.startswith("failed: ")]
+    assert len(failed) == 1
+    assert failed[0].startswith("failed: worse.parquet breaks token_rate:-0.9%: rates.token -")
+    assert failed[0].endswith("(-1.00 %)")
+    assert cli("compare", "good.parquet", "worse.parquet", "--fail-if", "token_rate:-1.1%").code == 0
 
 
 def test_equal_runs_are_said_to_be_equal_whatever_form_they_have(cli: Cli, sample: Path, tmp_path: Path) -> None:
@@ -71,6 +90,9 @@ def test_bad_input_is_one_clear_error(cli: Cli, sample: Path, tmp_path: Path) ->
         (("a.parquet", "a.parquet", "--fail-if", "token_rat:-1%"), "did you mean token_rate"),
         (("a.parquet", "a.parquet", "--engine", "x"), "--engine has no effect without --measured"),
         (("a.parquet", "a.parquet", "-o", "x.txt"), "must end in .parquet or .csv"),
+        (("gone.parquet", "gone.parquet", "-o", "a.parquet"), "a.parquet exists"),
+        (("a.parquet", "a.parquet", "--force"), "--force has no effect without --output"),
+        (("gone.parquet", "--measured", "m.csv", "-o", "a.parquet"), "a.parquet exists"),
         (("a.parquet", "a.parquet", "--measured", "m.csv"), "one run"),
         (("a.parquet", "--measured", "m.csv"), "needs the requests of a timed replay"),
         (("a.parquet", "--measured", "m.csv", "--fail-if", "x:-1%"), "--fail-if has no effect with --measured"),
