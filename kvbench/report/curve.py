@@ -1,10 +1,11 @@
-"""The chart of a curve: rates over capacity, the knee, and error bars where there are some."""
+"""The figures of a curve: rates over capacity, the knee, and error bars where there are some."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kvbench.report.charts import plotter
+from kvbench.report.charts import Sheet, plotter
+from kvbench.report.figure import lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,44 +17,37 @@ SHOWN = ("token", "block", "request_mean", "request_any")
 
 def curve_plotter(path: str, *, force: bool) -> Callable[[CurveResult], None]:
     """A function that draws a curve to ``path``. Raises ConfigError at once where that cannot work."""
-    return plotter(path, chart, force=force)
+    return plotter(path, _sheet, force=force)
 
 
-def chart(result: CurveResult) -> Any:
-    """The chart as an Altair object."""
-    import altair as alt
-
+def _sheet(result: CurveResult) -> Sheet:
+    trace, summary = result.manifest["trace"], result.summary
     rows = [
         {
-            "capacity": row["capacity_blocks"],
-            "rate": row["rates"][name],
-            "name": name,
-            "low": row.get("rates_low", {}).get(name),
-            "high": row.get("rates_high", {}).get(name),
+            "capacity_blocks": row["capacity_blocks"],
+            "rate": name,
+            "hit_rate": row["rates"][name],
+            **({"low": row["rates_low"][name], "high": row["rates_high"][name]} if "rates_low" in row else {}),
         }
         for row in result.curve
         for name in SHOWN
-        if row["rates"][name] is not None
+        if row["rates"][name] is not None and row["capacity_blocks"]
     ]
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("capacity:Q", scale=alt.Scale(type="log"), title="capacity (blocks)"),
-        color=alt.Color("name:N", title="rate", sort=list(SHOWN)),
+    knee, has_bars = summary["knee"], summary["sample"] is not None
+    figure = lines(
+        "curve",
+        "LRU hit rate at every capacity",
+        rows,
+        x="capacity_blocks",
+        y="hit_rate",
+        x_title="capacity (blocks)",
+        y_title="LRU hit rate",
+        series="rate",
+        x_log=True,
+        percent=True,
+        rules=[(knee["capacity_blocks"], f"knee: {knee['capacity_blocks']:,} blocks")] if knee is not None else [],
+        low="low" if has_bars else None,
+        high="high" if has_bars else None,
     )
-    points = base.mark_line(point=True).encode(
-        y=alt.Y("rate:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]), title="LRU hit rate"),
-        tooltip=[alt.Tooltip("name:N"), alt.Tooltip("capacity:Q", format=","), alt.Tooltip("rate:Q", format=".2%")],
-    )
-    layers = [points]
-    if result.summary["sample"] is not None:
-        layers.insert(0, base.mark_area(opacity=0.15).encode(y="low:Q", y2="high:Q"))
-    knee = result.summary["knee"]
-    if knee is not None:
-        mark = alt.Data(values=[{"capacity": knee["capacity_blocks"]}])
-        layers.append(alt.Chart(mark).mark_rule(strokeDash=[4, 4]).encode(x="capacity:Q"))
-    return alt.layer(*layers).properties(width=720, height=420, title=_title(result))
-
-
-def _title(result: CurveResult) -> str:
-    trace = result.manifest["trace"]
-    name = trace["source_name"] or trace["digest"]
-    return f"{name}: {result.summary['requests']['done']:,} requests, {result.summary['blocks']['distinct']:,} blocks"
+    counted = f"{summary['requests']['done']:,} requests, {summary['blocks']['distinct']:,} blocks"
+    return Sheet(f"{trace['source_name'] or trace['digest']}: {counted}", [figure], result.manifest)

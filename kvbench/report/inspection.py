@@ -1,16 +1,16 @@
-"""The charts of ``kvbench trace inspect``: the trace over time, when blocks are used again, and block sizes."""
+"""The figures of ``kvbench trace inspect``: the trace over time, when blocks are used again, and block sizes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvbench.report.charts import plotter
+from kvbench.report.charts import Sheet, plotter
+from kvbench.report.figure import Figure, bars, lines
 from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WIDTH, HEIGHT = 360, 200
 REPEATED = "share of repeated uses"
 SERIES = {
     "requests_per_s": "requests/s",
@@ -18,75 +18,64 @@ SERIES = {
     "live_blocks": "live blocks",
     "new_blocks": "new blocks",
 }
+REUSED = {
+    "reuse_distance_blocks": ("other blocks before a block is used again", 1),
+    "reuse_time_ns": ("seconds before a block is used again", NS_PER_S),
+}
+"""Histograms by what a bin ends at: its title, and what its unit is divided by."""
 
 
 def inspection_plotter(path: str, *, force: bool) -> Callable[[dict[str, Any]], None]:
     """A function that draws a report to ``path``. Raises ConfigError at once where that cannot work."""
-    return plotter(path, charts, force=force)
+    return plotter(path, _sheet, force=force)
 
 
-def charts(report: dict[str, Any]) -> Any:
-    """The charts that the report has figures for, two in a row, as one Altair object."""
-    import altair as alt
-
-    found = []
+def _sheet(report: dict[str, Any]) -> Sheet:
+    """The figures that the report has numbers for."""
     windows = report["over_time"]
-    if windows:
-        shown = {name: title for name, title in SERIES.items() if name in windows[0]}
-        found += [_over_time(windows, name, title) for name, title in shown.items()]
-    if report["reuse_distance_blocks"]:
-        found.append(_cumulated(report["reuse_distance_blocks"], 1, "other blocks before a block is used again"))
-    if report["reuse_time_ns"]:
-        found.append(_cumulated(report["reuse_time_ns"], NS_PER_S, "seconds before a block is used again"))
+    found = [_over_time(windows, key, title) for key, title in SERIES.items() if windows and key in windows[0]]
+    found += [cumulated(report[key], key, *about) for key, about in REUSED.items() if report[key]]
     if report["block_sizes"]:
         found.append(_block_sizes(report["block_sizes"]))
     name = report["trace"]["source_name"] or report["trace"]["name"]
-    if not found:
-        return alt.Chart(alt.Data(values=[{}])).mark_text(text="nothing to draw").properties(title=name)
-    return alt.concat(*found, columns=2).properties(title=f"{name}: {report['rows']:,} requests")
+    return Sheet(f"{name}: {report['rows']:,} requests", found, {"trace": report["trace"]})
 
 
-def _over_time(windows: list[dict[str, Any]], column: str, title: str) -> Any:
-    import altair as alt
-
-    rows = [{"minutes": row["from_ns"] / NS_PER_S / 60, "value": row[column]} for row in windows]
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(interpolate="step-after")
-        .encode(x=alt.X("minutes:Q", title="minutes"), y=alt.Y("value:Q", title=title))
-        .properties(width=WIDTH, height=HEIGHT)
-    )
+def _over_time(windows: list[dict[str, Any]], key: str, title: str) -> Figure:
+    rows = [{"minutes": row["from_ns"] / NS_PER_S / 60, key: row[key]} for row in windows]
+    name = key.replace("_", "-")
+    return lines(name, title.capitalize(), rows, x="minutes", y=key, x_title="minutes", y_title=title, step=True)
 
 
-def _cumulated(bins: list[dict[str, int]], unit: int, title: str) -> Any:
-    import altair as alt
-
+def cumulated(bins: list[dict[str, int]], key: str, title: str, unit: int) -> Figure:
+    """Which share of uses of known blocks came within a distance or a time, from a histogram of them."""
     total, sum_so_far = sum(each["blocks"] for each in bins), 0
     rows = []
     for each in bins:
         sum_so_far += each["blocks"]
         rows.append({"below": each["below"] / unit, "share": sum_so_far / total})
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("below:Q", scale=alt.Scale(type="log"), title=title),
-            y=alt.Y("share:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]), title=REPEATED),
-        )
-        .properties(width=WIDTH, height=HEIGHT)
+    return lines(
+        key.replace("_", "-"),
+        title.capitalize(),
+        rows,
+        x="below",
+        y="share",
+        x_title=title,
+        y_title=REPEATED,
+        x_log=True,
+        percent=True,
     )
 
 
-def _block_sizes(sizes: list[dict[str, Any]]) -> Any:
-    import altair as alt
-
-    rows = [{"tokens": str(row["block_tokens"]), "rate": row["token_rate"]} for row in sizes]
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("tokens:N", sort=[row["tokens"] for row in rows], title="block tokens"),
-            y=alt.Y("rate:Q", axis=alt.Axis(format="%"), title="token rate, infinite cache"),
-        )
-        .properties(width=WIDTH, height=HEIGHT)
+def _block_sizes(sizes: list[dict[str, Any]]) -> Figure:
+    rows = [{"block_tokens": str(row["block_tokens"]), "token_rate": row["token_rate"]} for row in sizes]
+    return bars(
+        "block-sizes",
+        "Reuse by block size",
+        rows,
+        x="block_tokens",
+        y="token_rate",
+        x_title="block tokens",
+        y_title="token rate, infinite cache",
+        percent=True,
     )

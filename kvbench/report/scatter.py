@@ -1,10 +1,11 @@
-"""The chart of a run beside a measurement: what was predicted over what was measured, a point a request."""
+"""The figures of a run beside a measurement: what was predicted over what was measured, a point a request."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kvbench.report.charts import plotter
+from kvbench.report.charts import Sheet, plotter
+from kvbench.report.figure import Figure, points
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,54 +20,43 @@ TITLES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
 def scatter_plotter(path: str, *, force: bool) -> Callable[[MeasuredComparison], None]:
     """A function that draws a comparison to ``path``. Raises ConfigError at once where that cannot work."""
-    return plotter(path, scatter, force=force)
+    return plotter(path, _sheet, force=force)
 
 
-def scatter(comparison: MeasuredComparison) -> Any:
-    """The chart as an Altair object: one panel a latency, logarithmic axes, and the line where both are equal."""
-    import altair as alt
-
-    panels = [_panel(comparison, name) for name in comparison.accuracy]
+def _sheet(comparison: MeasuredComparison) -> Sheet:
+    """A figure a latency, with logarithmic axes and the line where both are equal."""
     engine = comparison.engine or comparison.source
-    return alt.hconcat(*panels).properties(title=f"{comparison.run} beside {comparison.measured} ({engine})")
+    figures = [_scatter(comparison, name) for name in comparison.accuracy]
+    return Sheet(f"{comparison.run} beside {comparison.measured} ({engine})", figures, comparison.manifest)
 
 
-def _panel(comparison: MeasuredComparison, name: str) -> Any:
-    import altair as alt
+def _scatter(comparison: MeasuredComparison, name: str) -> Figure:
     import pyarrow.compute as pc
 
     pairs = comparison.pairs.filter(pc.equal(comparison.pairs["latency"], name))
     every = -(-len(pairs) // MAX_POINTS)
-    points = [
+    rows = [
         {
             "request": row["request"],
-            "measured": row["measured_ns"] / 1e6,
-            "predicted": row["predicted_ns"] / 1e6,
+            "measured_ms": row["measured_ns"] / 1e6,
+            "predicted_ms": row["predicted_ns"] / 1e6,
             "error": row["predicted_ns"] / row["measured_ns"] - 1,
         }
         for row in pairs.take(list(range(0, len(pairs), every))).to_pylist()
         if row["predicted_ns"] > 0
     ]
-    ends = [value for point in points for value in (point["measured"], point["predicted"])]
-    scale = alt.Scale(type="log", domain=[min(ends, default=1), max(ends, default=1)], nice=False)
     title = TITLES[name]
-    marks = (
-        alt.Chart(alt.Data(values=points))
-        .mark_circle(size=14, opacity=0.4)
-        .encode(
-            x=alt.X("measured:Q", scale=scale, title=f"measured {title} (ms)"),
-            y=alt.Y("predicted:Q", scale=scale, title=f"predicted {title} (ms)"),
-            tooltip=[
-                alt.Tooltip("request:Q"),
-                alt.Tooltip("measured:Q", format=".4~g"),
-                alt.Tooltip("predicted:Q", format=".4~g"),
-                alt.Tooltip("error:Q", format="+.1%"),
-            ],
-        )
-    )
-    line = alt.Data(values=[{"at": end} for end in (min(ends, default=1), max(ends, default=1))])
-    equal = alt.Chart(line).mark_line(strokeDash=[4, 4], color="gray").encode(x="at:Q", y="at:Q")
-    found = comparison.accuracy[name]
-    return alt.layer(equal, marks).properties(
-        width=300, height=300, title=f"{title}: MAPE {100 * (found.mape or 0):.1f} %"
+    return points(
+        name,
+        f"{title}: MAPE {100 * (comparison.accuracy[name].mape or 0):.1f} %",
+        rows,
+        x="measured_ms",
+        y="predicted_ms",
+        x_title=f"measured {title} (ms)",
+        y_title=f"predicted {title} (ms)",
+        x_log=True,
+        y_log=True,
+        equal=True,
+        others=[("request", "request"), ("error", "error")],
+        note=f"Every {every:,}th request is drawn." if every > 1 else "",
     )
