@@ -202,5 +202,8 @@ def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec("keys", "kvbench.cli.keys:keys", "Compare the keys that two systems give to one prompt.")
     yield CommandSpec("presets", "kvbench.cli.presets:presets", "List named systems whose settings a replay can take.")
     yield CommandSpec("replay", "kvbench.cli.replay:replay", "Replay a trace and say what hit, what missed and why.")
+    yield CommandSpec(
+        "rollup", "kvbench.cli.rollup:rollup", "Add up the requests of a replay by session, by worker or over time."
+    )
     yield CommandSpec("trace", "kvbench.cli.trace:trace", "Import, export, inspect, select, make and anonymize traces.")
     yield CommandSpec("plugins", "kvbench.cli.plugins:plugins", "List all parts and where they come from.")

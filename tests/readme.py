@@ -78,26 +78,22 @@ def run(command: str, cwd: Path = ROOT) -> str:
     return WALL_CLOCK.sub("wall clock: …", done.stdout + done.stderr).rstrip()
 
 
-def session(*commands: str, where: str = "root") -> None:
+def session(*commands: str, where: str = "root", quiet: int = 0) -> None:
     """Print commands and what they print as a terminal session; with ``where="folder"`` they write to a
-    temporary folder, which has the sample traces."""
+    temporary folder, which has the sample traces. Of the first ``quiet`` ones the output is left out."""
     print("```console")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "traces").symlink_to(ROOT / "traces")
-        for command in commands:
-            print(f"$ {command}")
-            print(run(command, ROOT if where == "root" else Path(folder)))
+        for at, command in enumerate(commands):
+            printed = run(command, ROOT if where == "root" else Path(folder))
+            print(f"$ {command}\n{'…' if at < quiet else printed}")
     print("```")
 
 
 def fold_session() -> None:
     """Print a replay that writes events, and what they fold to."""
     replay = "kvbench replay traces/chat.arrow --tier gpu,capacity=500 --tier cpu,capacity=2k --events events.parquet"
-    fold = "kvbench events fold events.parquet --until 1000"
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "traces").symlink_to(ROOT / "traces")
-        run(replay, Path(folder))
-        print(f"```console\n$ {replay}\n…\n$ {fold}\n{run(fold, Path(folder))}\n```")
+    session(replay, "kvbench events fold events.parquet --until 1000", where="folder", quiet=1)
 
 
 def table(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -15,6 +16,9 @@ from kvbench.results.fromrows import summary_of_rows
 from kvbench.results.parquet import read_manifest
 from kvbench.results.repeats import leaves
 from kvbench.results.result import RESULT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PARQUET_MAGIC = b"PAR1"
 REQUESTS_COLUMNS = ("request", "worker", "input_tokens", "hit_blocks")
@@ -52,22 +56,40 @@ def read_run(path: str | Path) -> Run:
     """The run of ``path``. Raises OutputError for what is neither a ``requests`` file nor the document of one replay
     or of one under several seeds, whose figures are then the means."""
     path = Path(path)
-    try:
+    with _reading(path):
         with path.open("rb") as file:
             is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
         return _of_rows(path) if is_parquet else _of_document(path)
+
+
+def read_requests(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
+    """The rows of a ``requests`` file, and its manifest. Raises OutputError for what is none."""
+    path = Path(path)
+    with _reading(path):
+        return pq.read_table(path), _requests_manifest(path)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise OutputError(f"{path} cannot be read: {reason(error)}") from None
     except pa.ArrowException as error:
         raise OutputError(f"{path} is not a Parquet file that can be read: {error}") from None
 
 
-def _of_rows(path: Path) -> Run:
+def _requests_manifest(path: Path) -> dict[str, Any]:
     manifest = read_manifest(path)
     _check(path, manifest)
     lacking = [name for name in REQUESTS_COLUMNS if name not in pq.read_schema(path).names]
     if lacking:
         raise OutputError(f"{path} is no table of requests: it has no column {lacking[0]}; give what -o wrote")
+    return manifest
+
+
+def _of_rows(path: Path) -> Run:
+    manifest = _requests_manifest(path)
     return _run(path, manifest, summary_of_rows(path, manifest), path)
 
 
