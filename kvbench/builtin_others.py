@@ -189,6 +189,9 @@ def kvbench_trace_formats() -> Iterator[TraceFormatSpec]:
 @hookimpl
 def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec(
+        "answer", "kvbench.cli.answer:answer", "Answer a question about a trace: what to buy, set or leave."
+    )
+    yield CommandSpec(
         "compare", "kvbench.cli.compare:compare", "Compare runs with each other, or with what was measured."
     )
     yield CommandSpec(

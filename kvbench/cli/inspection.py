@@ -7,6 +7,7 @@ from typing import Any
 from rich.markup import escape
 
 from kvbench.cli.tables import Printer, add_remarks, number, percent, rejections, simple_table
+from kvbench.results.bins import bin_end
 from kvbench.results.rates import RATES
 from kvbench.units import format_duration_ns
 
@@ -123,23 +124,13 @@ def _sharing(report: dict[str, Any]) -> list[str]:
         )
     distance, time = report["reuse_distance_blocks"], report["reuse_time_ns"]
     if distance and time:
-        near, far = (_within(distance, share) for share in REUSE_SHARES)
-        soon, late = (_within(time, share) for share in REUSE_SHARES)
+        near, far = (bin_end(distance, share) for share in REUSE_SHARES)
+        soon, late = (bin_end(time, share) for share in REUSE_SHARES)
         lines.append(
             f"uses again: half of them below {near:,} other blocks and {format_duration_ns(soon)} later, "
             f"90 % below {far:,} and {format_duration_ns(late)}"
         )
     return lines
-
-
-def _within(bins: list[dict[str, int]], share: float) -> int:
-    """The end of the bin in which the ``share`` of all is reached."""
-    wanted, sum_so_far = share * sum(each["blocks"] for each in bins), 0
-    for each in bins:
-        sum_so_far += each["blocks"]
-        if sum_so_far >= wanted:
-            return each["below"]
-    return bins[-1]["below"]
 
 
 def _tenants(tenants: dict[str, Any]) -> Any:

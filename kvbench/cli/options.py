@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-def block_options(uses_of_bytes: str) -> Callable[[F], F]:
+def block_options(uses_of_bytes: str | None) -> Callable[[F], F]:
     """How prompts become blocks, and which of those are cached.
 
-    ``uses_of_bytes``  what the command does with ``--block-bytes``, for its help.
+    ``uses_of_bytes``  what the command does with ``--block-bytes``, for its help; None: it has no such option.
     """
     options = (
         click.option(
@@ -27,7 +27,11 @@ def block_options(uses_of_bytes: str) -> Callable[[F], F]:
             help="How prompts become keys.  [default: by the trace's columns]",
         ),
         click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says."),
-        click.option("--block-bytes", metavar="SIZE", help=f"Bytes of a full block, for {uses_of_bytes}."),
+        *(
+            [click.option("--block-bytes", metavar="SIZE", help=f"Bytes of a full block, for {uses_of_bytes}.")]
+            if uses_of_bytes is not None
+            else []
+        ),
         click.option(
             "--tail-rule",
             type=click.Choice(["ceil", "floor"]),
@@ -57,7 +61,7 @@ def block_options(uses_of_bytes: str) -> Callable[[F], F]:
         ),
     )
 
-    return _all_of(options)
+    return all_of(options)
 
 
 def routing_options() -> Callable[[F], F]:
@@ -92,7 +96,7 @@ def routing_options() -> Callable[[F], F]:
             "[default: window of 8 requests a worker, published at once, no sync]",
         ),
     )
-    return _all_of(options)
+    return all_of(options)
 
 
 def tier_options() -> Callable[[F], F]:
@@ -148,7 +152,7 @@ def tier_options() -> Callable[[F], F]:
         click.option("--faults", metavar="FILE", help="A fault plan (TOML): what fails in which tier, and when."),
         click.option("--retries", type=int, metavar="N", help="Of a failing get or put.  [default: 0]"),
     )
-    return _all_of(options)
+    return all_of(options)
 
 
 def serving_options() -> Callable[[F], F]:
@@ -206,12 +210,14 @@ def serving_options() -> Callable[[F], F]:
         ),
         click.option("--sample", metavar="TIME", help="Between two samples of the --timeline.  [default: 1s]"),
     )
-    return _all_of(options)
+    return all_of(options)
 
 
-def _all_of(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
+def all_of(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
+    """One decorator for several, which help shows in their order."""
+
     def decorate(command: F) -> F:
-        for option in reversed(options):  # as a stack of decorators is applied: help shows them in this order
+        for option in reversed(options):  # as a stack of decorators is applied
             command = option(command)
         return command
 

@@ -51,9 +51,14 @@ def plotter(path: str, sheet: Callable[[T], Sheet], *, force: bool, option: str 
     return draw
 
 
+def missing_libraries() -> list[str]:
+    """The libraries that draw and are not installed."""
+    return [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
+
+
 def check_drawable(what: str) -> None:
     """Raise ConfigError where the libraries are missing that ``what`` draws with."""
-    missing = [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
+    missing = missing_libraries()
     if missing:
         raise ConfigError(f"{what} needs {' and '.join(missing)}; install it with: pip install 'kvbench[report]'")
 

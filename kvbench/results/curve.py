@@ -149,15 +149,15 @@ def _summary(found: CurvePass, table: RateTable, changes: Int64s, trace: Trace) 
         },
         "infinite_rates": table.rates(np.array([max(last or 1, 1)]))[0],
         "saturation_blocks": last,
-        "knee": _knee(table, changes),
+        "knee": knee_of(table, changes),
         "reuse_distance_blocks": by_bit_length(found.reuse_distances()),
         "reuse_time_ns": by_bit_length(np.array(found.reuse_times())),
         "sample": _sample(found, trace),
     }
 
 
-def _knee(table: RateTable, changes: Int64s) -> dict[str, Any] | None:
-    """The knee of the curve; None where it has no two points."""
+def knee_of(table: RateTable, changes: Int64s) -> dict[str, Any] | None:
+    """The knee of a curve that changes at the rising capacities ``changes``; None where it has no two points."""
     if len(changes) < 2:
         return None
     first, last = int(changes[0]), int(changes[-1])

@@ -22,7 +22,9 @@ from kvbench.results.blocksizes import BlockSizes
 from kvbench.results.blockuse import BlockUse
 from kvbench.results.columns import RequestColumns
 from kvbench.results.overtime import arrival_facts, windows
-from kvbench.results.sharing import Sessions, Sources, ThinkTimes
+from kvbench.results.result import misses
+from kvbench.results.sharing import Sessions, TenantHits, ThinkTimes
+from kvbench.results.sources import HitSources
 from kvbench.results.totals import Totals
 from kvbench.trace.columns import numbers, validity
 
@@ -49,17 +51,21 @@ EXTREME_SHARE, FEW_ROWS = 0.05, 20
 def inspect_trace(
     trace: Trace,
     registry: Registry,
+    config: RunConfig | None = None,
     *,
     block_sizes: Sequence[int] | None = None,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> dict[str, Any]:
     """Facts, arrivals, lengths, reuse, sharing and remarks of ``trace`` as plain values.
 
-    Partial last blocks count wherever they have ids (``tails = keep``). Figures of reuse are None
-    for a trace without ids. ``block_sizes`` in tokens are those to try, other than the usual ones.
+    ``config`` says how prompts become blocks; without it, partial last blocks count wherever they have ids
+    (``tails = keep``). Figures of reuse are None for a trace without ids. ``block_sizes`` in tokens are those to
+    try, other than the usual ones.
     """
-    tails = "keep" if trace.ids == "block_ids" and trace.facts.tail_rule == "ceil" else "drop"
-    plan = make_plan(RunConfig(tails=tails), registry, trace)  # type: ignore[arg-type]
+    if config is None:
+        has_tails = trace.ids == "block_ids" and trace.facts.tail_rule == "ceil"
+        config = RunConfig(tails="keep" if has_tails else "drop")
+    plan = make_plan(config, registry, trace)
     found = _Pass(trace, plan, BlockSizes(trace, plan, block_sizes))
     rows = trace.rows
     for done in found.run():
@@ -83,9 +89,11 @@ def inspect_trace(
         "output_tokens": found.outputs.summary(),
         "sessions": sessions,
         "think_time_ns": _summary(found.thinks.values()),
-        "tenants": found.sources.tenants(),
-        "tails": tails,
+        "tenants": found.tenants.summary(),
+        "tails": config.tails,
         "infinite_rates": found.totals.rates(found.totals.infinite, known=has_ids),
+        "misses": misses(found.totals, has_ids=has_ids, has_seen=has_ids),
+        "hit_sources": found.sources.summary() if has_ids else None,
         "blocks": found.use.summary(found.totals) if has_ids else None,
         "reuse_distance_blocks": found.reuse_distances() if has_ids else None,
         "reuse_time_ns": by_bit_length(np.array(found.onepass.reuse_times)) if has_ids else None,
@@ -109,7 +117,8 @@ class _Pass:
         self.arrivals, self.inputs, self.outputs = _Values(), _Values(), _Values()
         self.silent = _Silent()
         self.sessions = Sessions()
-        self.sources = Sources(self._block_tokens)
+        self.sources = HitSources(self._block_tokens)
+        self.tenants = TenantHits(self._block_tokens)
         self.thinks = ThinkTimes()
         self.block_sizes = block_sizes
         self.rows = 0
@@ -136,6 +145,7 @@ class _Pass:
             return
         ids = self.use.add(served, self.rows)
         self.sources.add(columns, sessions, ids)
+        self.tenants.add(columns)
         self.block_sizes.add(served, columns)
         keys = served.keys
         self.onepass.run(keys.keys, keys.offsets, keys.cacheable, columns.input_tokens, arrivals)

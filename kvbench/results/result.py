@@ -197,7 +197,7 @@ def _summary(plan: Plan, trace: Trace, engine: AnyEngine, totals: Totals) -> dic
         "belady_rates": totals.rates(totals.belady, known=engine.has_bound),
         "infinite_rates": totals.rates(totals.infinite, known=has_seen),
         "blocks": _blocks(totals, engine) if has_ids else None,
-        "misses": _misses(totals, has_ids=has_ids, has_seen=has_seen),
+        "misses": misses(totals, has_ids=has_ids, has_seen=has_seen),
         "workers": _workers(totals, engine),
         "capacity_blocks": engine.capacity_blocks,
     }
@@ -247,19 +247,20 @@ def _blocks(totals: Totals, engine: AnyEngine) -> dict[str, int | None]:
     }
 
 
-def _misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int | None]:
-    misses: dict[str, int | None] = {}
+def misses(totals: Totals, *, has_ids: bool, has_seen: bool) -> dict[str, int | None]:
+    """Missed blocks by reason; None where it is not known."""
+    found: dict[str, int | None] = {}
     for column in MISS_REASONS:
         reason = column.removeprefix("miss_").removesuffix("_blocks")
         if reason == "partial":
-            misses[reason] = totals.partial_blocks if has_ids else None
+            found[reason] = totals.partial_blocks if has_ids else None
         elif column in FOUND_REASONS or reason == "other_worker":
-            misses[reason] = totals.counts.get(column, 0) if has_ids else None
+            found[reason] = totals.counts.get(column, 0) if has_ids else None
         elif column in (*TIER_REASONS, *TIMED_REASONS):
-            misses[reason] = totals.counts.get(column, 0) if has_seen else None
+            found[reason] = totals.counts.get(column, 0) if has_seen else None
         else:
-            misses[reason] = totals.counts[column] if has_seen else None
-    return misses
+            found[reason] = totals.counts[column] if has_seen else None
+    return found
 
 
 def _workers(totals: Totals, engine: AnyEngine) -> dict[str, Any]:

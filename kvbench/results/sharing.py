@@ -1,6 +1,6 @@
-"""Who shares with whom: what hits by session and tenant, how sessions go, and whether their prompts grow.
+"""How sessions go, whether their prompts grow, and what tenants hit.
 
-Memory: 8 bytes a distinct block, some a session and a tenant by name, and 8 a think time.
+Memory: some bytes a session and a tenant by name, and 8 a think time.
 """
 
 from __future__ import annotations
@@ -99,53 +99,30 @@ class Sessions:
         return []
 
 
-class Sources:
-    """Whether a block that hits was last used by the same session or by another, and what tenants hit."""
+class TenantHits:
+    """What tenants hit in a cache that holds everything."""
 
     def __init__(self, block_tokens: int | None) -> None:
         self._block_tokens = block_tokens or 0
-        self._last = Latest(NOBODY)
-        self._same = self._other = 0
         self._tenants = Names()
         self._figures = np.zeros((0, 5), np.int64)
 
-    def add(self, columns: RequestColumns, sessions: Int64s | None, ids: Int64s) -> None:
-        """Take in a batch; ``ids`` number its blocks, row after row."""
+    def add(self, columns: RequestColumns) -> None:
+        """Take in a batch."""
+        if "tenant" not in columns.batch.schema.names:
+            return
         hits = columns.infinite_hit_blocks
-        if sessions is not None:
-            self._by_session(columns.blocks, hits, sessions, ids)
-        if "tenant" in columns.batch.schema.names:
-            tenants = self._tenants.of(columns.batch.column("tenant"))
-            tokens = np.minimum(hits * self._block_tokens, columns.input_tokens)
-            figures = (np.ones_like(hits), columns.blocks, hits, columns.input_tokens, tokens)
-            self._figures = np.concatenate(
-                [self._figures, np.zeros((len(self._tenants.numbers) - len(self._figures), 5), np.int64)]
-            )
-            there = tenants >= 0
-            for at, values in enumerate(figures):
-                np.add.at(self._figures[:, at], tenants[there], values[there])
+        tenants = self._tenants.of(columns.batch.column("tenant"))
+        tokens = np.minimum(hits * self._block_tokens, columns.input_tokens)
+        figures = (np.ones_like(hits), columns.blocks, hits, columns.input_tokens, tokens)
+        self._figures = np.concatenate(
+            [self._figures, np.zeros((len(self._tenants.numbers) - len(self._figures), 5), np.int64)]
+        )
+        there = tenants >= 0
+        for at, values in enumerate(figures):
+            np.add.at(self._figures[:, at], tenants[there], values[there])
 
-    def _by_session(self, blocks: Int64s, hits: Int64s, sessions: Int64s, ids: Int64s) -> None:
-        starts = np.cumsum(blocks) - blocks
-        place = np.arange(len(ids)) - np.repeat(starts, blocks)
-        owner = np.repeat(sessions, blocks)
-        last = self._last.before(ids, owner)
-        hit = place < np.repeat(hits, blocks)
-        same = hit & (last == owner) & (owner >= 0)
-        self._same += int(same.sum())
-        self._other += int((hit & ~same).sum())
-
-    def sessions(self) -> dict[str, Any]:
-        """Blocks that hit, by whose last use they were."""
-        total = self._same + self._other
-        return {
-            "same_session": self._same,
-            "other_session": self._other,
-            "same_session_share": ratio(self._same, total),
-            "other_session_share": ratio(self._other, total),
-        }
-
-    def tenants(self) -> dict[str, Any] | None:
+    def summary(self) -> dict[str, Any] | None:
         """The number of tenants, and figures of those with most rows; None without any."""
         if not self._tenants.numbers:
             return None

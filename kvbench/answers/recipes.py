@@ -1,0 +1,34 @@
+"""The ten questions: a table, a recipe each."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kvbench.answers.answer import Answer
+
+
+class Recipe(NamedTuple):
+    """One question.
+
+    ``question``  in words.
+    ``module``    whose function ``answer(asked, **options)`` answers it.
+    """
+
+    question: str
+    module: str
+
+    def load(self) -> Callable[..., Answer]:
+        """The function that answers, imported now."""
+        found: Any = importlib.import_module(self.module)
+        return found.answer  # type: ignore[no-any-return]
+
+
+RECIPES = {
+    "reuse": Recipe("Is there any reuse to win?", "kvbench.answers.reuse"),
+    "dram": Recipe("How much DRAM should I buy?", "kvbench.answers.dram"),
+}
+"""In the order in which one comes to them."""

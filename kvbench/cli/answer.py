@@ -1,0 +1,141 @@
+"""``kvbench answer``: the ten questions, a subcommand each; what all of them share is here."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kvbench.answers.recipes import RECIPES
+from kvbench.cli.options import all_of, block_options, on_error_option
+from kvbench.cli.root import registry_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+COMMANDS = {
+    "reuse": "kvbench.cli.answercache",
+    "dram": "kvbench.cli.answercache",
+}
+"""The module of each question's command, which is called as the question with underscores for dashes."""
+
+
+class AnswerGroup(click.Group):
+    """Lists the questions in their order, and imports a command when it runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(RECIPES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_"))
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Questions"):
+            formatter.write_dl([(name, recipe.question) for name, recipe in RECIPES.items()])
+
+
+@click.group(
+    cls=AnswerGroup,
+    epilog="""\b
+Examples:
+  kvbench answer dram trace.arrow --model Llama-3.1-70B --tp 8
+  kvbench answer reuse trace.arrow -o reuse --png""",
+)
+def answer() -> None:
+    """Answer a question about TRACE: a recommendation, the numbers it rests on, charts and files."""
+
+
+def answer_options(uses_of_bytes: str | None) -> Callable[[F], F]:
+    """What every question takes, after its own options; ``uses_of_bytes`` as of ``block_options``."""
+    options = (
+        block_options(uses_of_bytes),
+        on_error_option,
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path),
+            metavar="FOLDER",
+            help="Write tables (.parquet, .csv), charts (.html; needs the extra 'report') and answer.json into it.",
+        ),
+        click.option("--png", is_flag=True, help="Write the charts as .png, too."),
+        click.option("--svg", is_flag=True, help="Write the charts as .svg, too."),
+        click.option("--force", is_flag=True, help="Replace the answer in FOLDER."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables."),
+        click.pass_context,
+    )
+    return all_of(options)
+
+
+def model_options() -> Callable[[F], F]:
+    """Whose KV it is: says how large a block is."""
+    return all_of(
+        (
+            click.option("--model", metavar="MODEL", help="Preset or config.json that says how large KV is."),
+            click.option("--models", metavar="FILE", help="More model presets."),
+            click.option("--kv-dtype", metavar="DTYPE", help="Of the stored KV, instead of the model's."),
+            click.option("--tp", type=int, metavar="N", help="Tensor-parallel ranks of a worker.  [default: 1]"),
+            click.option(
+                "--save-only-first-rank",
+                is_flag=True,
+                default=None,
+                help="Ranks that hold the same KV (MLA) store it once.",
+            ),
+        )
+    )
+
+
+def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own: tuple[str, ...] = ()) -> None:
+    """Answer ``question``, and print and write the answer.
+
+    ``settings``  all options; those that were not given are None.
+    ``own``       which of them are the question's own; the others are keys of a run file.
+    """
+    from kvbench.answers.answer import Asked, check_folder, write_answer
+    from kvbench.cli.answertables import print_answer
+    from kvbench.cli.jsonout import print_json
+    from kvbench.cli.progress import row_progress
+    from kvbench.config import load_config
+
+    folder, force, as_json = (settings.pop(name) for name in ("output", "force", "as_json"))
+    images = _images(settings, folder)
+    if folder is not None:
+        check_folder(folder, force=force)
+    elif force:
+        raise _no_effect("--force")
+    given = {name: value for name, value in settings.items() if value is not None}
+    options = {name: given.pop(name) for name in own if name in given}
+    config = load_config(None, given)
+    recipe = RECIPES[question].load()
+    with row_progress(question) as progress:
+        asked = Asked(config=config, registry=registry_of(ctx), progress=progress, folder=folder, force=force)
+        found = recipe(asked, **options)
+    written = [] if folder is None else write_answer(found, folder, force=force, images=images)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_answer(found, config.trace or "", RECIPES[question].question, written)
+
+
+def _images(settings: dict[str, Any], folder: Path | None) -> tuple[str, ...]:
+    """Kinds of pictures to write beside HTML; takes their settings out."""
+    wanted = tuple(f".{name}" for name in ("png", "svg") if settings.pop(name))
+    if wanted and folder is None:
+        raise _no_effect(f"--{wanted[0][1:]}")
+    if wanted:
+        from kvbench.report.charts import check_drawable
+
+        check_drawable(f"--{wanted[0][1:]}")
+    return wanted
+
+
+def _no_effect(option: str) -> Exception:
+    from kvbench.errors import ConfigError
+
+    return ConfigError(f"{option} has no effect without --output FOLDER")

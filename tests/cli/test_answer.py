@@ -1,0 +1,85 @@
+"""``kvbench answer``: what all questions share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from kvbench.answers.recipes import RECIPES
+from kvbench.cli.answer import COMMANDS
+from kvbench.results.parquet import read_manifest
+from tests.cli.conftest import Cli
+
+
+def test_help_lists_every_question_in_words_and_each_has_examples(cli: Cli) -> None:
+    assert list(COMMANDS) == list(RECIPES)
+    text = cli("answer", "--help").out
+    for name, recipe in RECIPES.items():
+        assert f"{name} " in text
+        assert recipe.question in text
+        assert f"kvbench answer {name} " in cli("answer", name, "--help").out
+
+
+@pytest.mark.parametrize("question", ["reuse", "dram"])
+def test_a_folder_gets_each_table_twice_each_chart_and_the_answer(
+    cli: Cli, sample: Path, tmp_path: Path, question: str
+) -> None:
+    pytest.importorskip("altair")
+    folder = tmp_path / "found"
+    run = cli("answer", question, sample, "-o", folder, "--png", "--svg")
+    assert run.code == 0, run.err
+    answer = json.loads((folder / "answer.json").read_text())
+    assert answer["question"] == question
+    assert answer["advice"][0] in run.out
+    assert answer["tables"]
+    for name, rows in answer["tables"].items():
+        assert pq.read_table(folder / f"{name}.parquet").to_pylist() == rows
+        assert pacsv.read_csv(folder / f"{name}.csv").num_rows == len(rows)
+        assert read_manifest(folder / f"{name}.parquet")["trace"] == answer["trace"]
+    charts = {path.stem for path in folder.glob("*.html")}
+    assert charts
+    assert charts == {path.stem for path in folder.glob("*.png")} == {path.stem for path in folder.glob("*.svg")}
+    assert sorted(f"wrote {path}" for path in folder.iterdir()) == sorted(
+        line for line in run.out.splitlines() if line.startswith("wrote ")
+    )
+
+
+def test_an_answer_is_the_same_bytes_again_and_replaces_no_other(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        assert cli("answer", "reuse", sample, "-o", folder).code == 0
+    for path in folders[0].iterdir():
+        assert path.read_bytes() == (folders[1] / path.name).read_bytes(), path.name
+    refused = cli("answer", "reuse", sample, "-o", folders[0])
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith("answer.json exists; give --force to replace the answer\n")
+    assert cli("answer", "reuse", sample, "-o", folders[0], "--force").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--png"], "--png has no effect without --output FOLDER"),
+        (["--svg"], "--svg has no effect without --output FOLDER"),
+        (["--force"], "--force has no effect without --output FOLDER"),
+    ],
+)
+def test_what_has_no_effect_is_refused(cli: Cli, sample: Path, arguments: list[str], message: str) -> None:
+    run = cli("answer", "reuse", sample, *arguments)
+    assert (run.code, run.out, run.err) == (2, "", f"error: {message}\n")
+
+
+def test_a_trace_without_ids_is_refused_and_told_what_to_import(cli: Cli, tmp_path: Path) -> None:
+    """User report A14: lengths without identity say nothing of hits, neither 0 nor 1."""
+    lengths = tmp_path / "lengths.csv"
+    lengths.write_text("arrival_ns,input_tokens,output_tokens\n0,100,10\n5,200,10\n")
+    columns = "columns,arrival=arrival_ns:ns,input=input_tokens"
+    assert cli("trace", "import", lengths, "--format", columns).code == 0
+    for question in ("reuse", "dram"):
+        run = cli("answer", question, "lengths.arrow")
+        assert (run.code, run.out) == (2, "")
+        assert "has neither block_ids nor token_ids, so nothing is known of its reuse" in run.err
