@@ -171,15 +171,28 @@ def test_studies_of_real_traces_give_what_the_readme_shows(mooncake: dict[str, P
         assert study[1] == found + "\n"
 
 
-def test_sessions_with_a_real_trace_print_what_the_readme_shows(shared: Path, tmp_path: Path) -> None:
+SESSION = re.compile(r"<!-- \w+ session.*?```console\n(.*?)```", re.DOTALL)
+
+
+def session_printed(session: str, folder: Path, shared: Path) -> str:
+    """What the commands of a session print in ``folder``, which has Mooncake's trace as it is published, or as a trace
+    where the session does not import it. Commands of others are not run."""
+    commands = [line[2:] for line in session.splitlines() if line.startswith("$ ")]
+    published = folder / "conversation_trace.jsonl.gz"
+    shutil.copyfile(shared / "traces/mooncake" / published.name, published)
+    if not any(command.startswith("kvbench trace import") for command in commands):
+        import_trace(published, folder / "conversation_trace.arrow", format=MooncakeFormat())
+    printed = [f"$ {each}\n{readme.run(each, folder) if each.startswith('kvbench ') else '…'}\n" for each in commands]
+    return "".join(printed)
+
+
+@pytest.mark.parametrize("number", range(len(SESSION.findall(README.read_text()))))
+def test_sessions_with_a_real_trace_print_what_the_readme_shows(shared: Path, tmp_path: Path, number: int) -> None:
     text = README.read_text()
-    session = re.search(r"<!-- mooncake session.*?```console\n(.*?)```", text, re.DOTALL)
-    assert session is not None
-    shutil.copyfile(shared / "traces/mooncake/conversation_trace.jsonl.gz", tmp_path / "conversation_trace.jsonl.gz")
-    commands = [line[2:] for line in session[1].splitlines() if line.startswith("$ ")]
-    printed = "\n".join(f"$ {command}\n{readme.run(command, tmp_path)}" for command in commands) + "\n"
+    session = list(SESSION.finditer(text))[number]
+    printed = session_printed(session[1], tmp_path, shared)
     if os.environ.get("KVBENCH_UPDATE_README"):
-        README.write_text(text.replace(session[1], printed))
+        README.write_text(text[: session.start(1)] + printed + text[session.end(1) :])
     else:
         assert session[1] == printed
 

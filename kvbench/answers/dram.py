@@ -148,7 +148,7 @@ def answer(
     share = parse_share(worth, "--worth")
     if workers_per_host is not None and workers == 1:
         raise ConfigError("--workers-per-host has no effect with one worker; give --workers")
-    on_host = workers if workers_per_host is None else workers_per_host
+    on_host = 1 if workers_per_host is None else workers_per_host
     for name, count in (("--workers", workers), ("--workers-per-host", on_host)):
         if count < 1:
             raise ConfigError(f"{name} = {count} must be at least 1")

@@ -45,7 +45,7 @@ class AnswerGroup(click.Group):
     cls=AnswerGroup,
     epilog="""\b
 Examples:
-  kvbench answer dram trace.arrow --model Llama-3.1-70B --tp 8
+  kvbench answer dram trace.arrow --model Llama-3.1-70B --tp 8 --workers 8
   kvbench answer reuse trace.arrow -o reuse --png""",
 )
 def answer() -> None:

@@ -29,7 +29,7 @@ def reuse(ctx: click.Context, /, **settings: Any) -> None:
 @click.command(
     epilog="""\b
 Examples:
-  kvbench answer dram trace.arrow --model Llama-3.1-70B --tp 8
+  kvbench answer dram trace.arrow --model Llama-3.1-70B --tp 8 --workers 8
   kvbench answer dram trace.arrow --block-bytes 2MiB --capacity 256GiB,512GiB,1TiB
   kvbench answer dram trace.arrow --model Qwen3-32B --tp 2 --workers 16 --workers-per-host 4 -o dram"""
 )
@@ -40,7 +40,7 @@ Examples:
     help="Sizes of a host to choose from (256GiB), or blocks.  [default: powers of two, and half as much again]",
 )
 @click.option("--workers", type=int, metavar="N", help="Workers of the cluster.  [default: 1]")
-@click.option("--workers-per-host", type=int, metavar="N", help="Workers of a host.  [default: all]")
+@click.option("--workers-per-host", type=int, metavar="N", help="Workers of a host.  [default: 1]")
 @click.option(
     "--worth", metavar="SHARE", help="Of tokens: what doubling must add for it to be worth it.  [default: 1%]"
 )

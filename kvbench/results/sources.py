@@ -28,7 +28,7 @@ KINDS = {
     "same_session": "last used by the same session",
     "other_session": "last used by another session",
     "other_tenant": "last used by another tenant",
-    "no_session": "last used by a request, or by one, of which no session is known",
+    "no_session": "of a request whose session is not known, or last used by one",
 }
 SOURCES = {"opening": OPENING} | KINDS
 """Each block that hits is of one source, the first of these that is so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def test_rates_bounds_and_ages_are_those_of_a_replay_at_each_size(cli: Cli, samp
         assert row["retention_ns"] == (None if mean_s is None else round(mean_s * 1e9))
     gained = [
         (row["token_rate"] - before["token_rate"]) / ((row["host_bytes"] - before["host_bytes"]) / 2**30)
-        for before, row in zip(rows, rows[1:], strict=False)
+        for before, row in itertools.pairwise(rows)
     ]
     assert gained == pytest.approx([row["gain_rate_per_gib"] for row in rows[1:]])
 
@@ -118,7 +119,7 @@ def test_J02_a_log_of_lookups_becomes_a_picture_and_a_table_of_hits_over_gigabyt
     )
     sizes = [int(line.split(",")[0]) for line in lines[1:]]
     assert len(sizes) > 5
-    assert all(later <= 2 * size for size, later in zip(sizes, sizes[1:], strict=False))
+    assert all(later <= 2 * size for size, later in itertools.pairwise(sizes))
     assert (tmp_path / "dram" / "hits-by-size.png").read_bytes().startswith(b"\x89PNG")
 
 
