@@ -10,9 +10,9 @@ import pyarrow as pa
 from readme import ROOT, names, run, table
 
 import kvbench
-from kvbench.cli.timedtables import duration
 from kvbench.plugins import load_registry
 from kvbench.results.goodput import GOODPUT_DEFINITION
+from kvbench.results.headline import duration
 from kvbench.results.latency import ITL_DEFINITION, LATENCIES
 from kvbench.results.requests import TIMED
 from kvbench.results.throughput import THROUGHPUT, WORK

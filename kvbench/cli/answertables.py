@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from kvbench.cli.tables import Printer, add_remarks, percent, simple_table
+from kvbench.cli.tables import Printer, add_remarks, simple_table
+from kvbench.results.headline import percent
 from kvbench.units import format_bytes, format_duration_ns
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from kvbench.cli.seedtables import SHOWN
-from kvbench.cli.tables import Printer, percent, simple_table
+from kvbench.cli.tables import Printer, simple_table
+from kvbench.results.headline import SHOWN, change, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -121,7 +121,7 @@ def _cells(compared: Compared, path: str, write: Callable[[float | None], str]) 
         delta, share = compared.delta(at), compared.share(at)
         yield write(compared.values[at])
         yield _signed(delta, path, write)
-        yield "–" if share is None else "=" if not share else f"{100 * share:+.2f} %"
+        yield change(share)
 
 
 def _signed(delta: float | None, path: str, write: Callable[[float | None], str]) -> str:
@@ -139,8 +139,6 @@ def _writer(path: str) -> Callable[[float | None], str]:
     if path in SHOWN:
         return SHOWN[path][1]
     if re.search(r"_ns(\.|$)", path):
-        from kvbench.cli.timedtables import duration
-
         return duration
     return lambda value: "–" if value is None else f"{value:,.10g}"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvbench.cli.tables import Printer, number, percent, simple_table
+from kvbench.cli.tables import Printer, simple_table
+from kvbench.results.headline import number, percent
 from kvbench.results.rates import RATES
 from kvbench.units import format_bytes, format_count, format_duration_ns
 

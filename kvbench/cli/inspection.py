@@ -6,8 +6,9 @@ from typing import Any
 
 from rich.markup import escape
 
-from kvbench.cli.tables import Printer, add_remarks, number, percent, rejections, simple_table
+from kvbench.cli.tables import Printer, add_remarks, rejections, simple_table
 from kvbench.results.bins import bin_end
+from kvbench.results.headline import number, percent
 from kvbench.results.rates import RATES
 from kvbench.units import format_duration_ns
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.markup import escape
 
-from kvbench.cli.tables import Printer, add_remarks, number, simple_table
+from kvbench.cli.tables import Printer, add_remarks, simple_table
+from kvbench.results.headline import number
 from kvbench.units import format_bytes
 
 SCOPES = ("rank", "host", "cluster")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from kvbench.cli.tables import Printer, percent, simple_table
-from kvbench.cli.timedtables import TITLES, duration
+from kvbench.cli.tables import Printer, simple_table
+from kvbench.cli.timedtables import TITLES
 from kvbench.results.accuracy import STATISTICS
+from kvbench.results.headline import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -62,8 +62,8 @@ def _print(table: Any, title: str) -> None:
     """Print the columns that matter most, of the first rows."""
     from rich.markup import escape
 
-    from kvbench.cli.tables import Printer, number, percent, simple_table
-    from kvbench.cli.timedtables import duration
+    from kvbench.cli.tables import Printer, simple_table
+    from kvbench.results.headline import duration, number, percent
 
     forms: dict[str, Callable[[Any], str]] = {
         **dict.fromkeys(("session_id", "request_id", "worker"), str),

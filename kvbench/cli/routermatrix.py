@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvbench.cli.routingtables import TOKENS
-from kvbench.cli.tables import Printer, number, percent, print_clock, simple_table, times
+from kvbench.cli.tables import Printer, print_clock, simple_table, times
 from kvbench.results.evenness import EVENNESS
+from kvbench.results.headline import number, percent
 
 if TYPE_CHECKING:
     from kvbench.config import RunConfig

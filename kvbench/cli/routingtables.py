@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvbench.cli.tables import add_remarks, number, percent, simple_table
+from kvbench.cli.tables import add_remarks, simple_table
+from kvbench.results.headline import number, percent
 from kvbench.results.routing import CHANNEL_COUNTS, EVENT_COUNTS, STATE_COUNTS
 
 if TYPE_CHECKING:

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvbench.cli.tables import Printer, percent, simple_table
-from kvbench.cli.timedtables import duration
-from kvbench.units import format_count
+from kvbench.cli.tables import Printer, simple_table
+from kvbench.results.headline import SHOWN, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kvbench.config import RunConfig
     from kvbench.results.repeats import Figure, RepeatResult
-
-
-def _count(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}" if abs(value) < 10_000 else format_count(value)
-
-
-SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
-    "rates.token": ("token rate", percent),
-    "rates.block": ("block rate", percent),
-    "workers.max_over_mean_requests": ("max/mean requests of a worker", _count),
-    **{f"timed.ttft_ns.{name}": (f"TTFT {name}", duration) for name in ("mean", "p50", "p95", "p99")},
-    **{f"timed.tpot_ns.{name}": (f"TPOT {name}", duration) for name in ("mean", "p95")},
-    **{f"timed.e2e_ns.{name}": (f"E2E {name}", duration) for name in ("mean", "p95")},
-    "timed.throughput.requests_per_s": ("requests a second", _count),
-    "timed.throughput.output_tokens_per_s": ("output tokens a second", _count),
-    "timed.goodput.requests_per_s": ("goodput, requests a second", _count),
-    "timed.goodput.share_of_done": ("goodput, of those done", percent),
-    "timed.workers.utilisation": ("workers busy", percent),
-}
-"""Figure → what it is called in the table, and how it is written."""
 
 
 def print_repeats(result: RepeatResult, config: RunConfig) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from kvbench.results.headline import number, percent
 from kvbench.results.rates import RATES
 from kvbench.results.requests import MISS_REASONS
 from kvbench.units import format_bytes, format_count
@@ -55,15 +56,6 @@ def simple_table(*headers: str, title: str | None = None) -> Table:
 def add_remarks(table: Table, header: str = "") -> None:
     """Add the column of remarks, which may wrap."""
     table.add_column(header, justify="left", header_style="bold", style=REMARK_STYLE)
-
-
-def percent(rate: float | None) -> str:
-    """A rate as people read it; a dash where nothing is known."""
-    return "–" if rate is None else f"{100 * rate:.2f} %"
-
-
-def number(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
 
 
 def print_replay(result: ReplayResult, config: RunConfig) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvbench.cli.tables import add_remarks, number, percent, simple_table
+from kvbench.cli.tables import add_remarks, simple_table
 from kvbench.results.causes import CAUSES
+from kvbench.results.headline import number, percent
 from kvbench.results.hitrates import HIT_RATES
 from kvbench.units import format_bytes, format_count, format_duration_ns
 

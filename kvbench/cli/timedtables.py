@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvbench.cli.tables import MAX_WORKER_ROWS, add_remarks, number, percent, simple_table, times
+from kvbench.cli.tables import MAX_WORKER_ROWS, add_remarks, simple_table, times
 from kvbench.results.goodput import GOODPUT_DEFINITION
+from kvbench.results.headline import duration, number, percent
 from kvbench.results.latency import ITL_DEFINITION, LATENCIES
 from kvbench.results.throughput import THROUGHPUT, WORK
-from kvbench.units import format_bytes, format_count, format_duration_ns
+from kvbench.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,11 +46,6 @@ def timed_lines(timed: dict[str, Any], config: RunConfig) -> list[str]:
             f"note: moves of {', '.join(free)} take no time without a device; give device=cpu-pcie5 or another"
         )
     return lines
-
-
-def duration(nanoseconds: float | None) -> str:
-    """A time with three digits; a dash where there is none."""
-    return "–" if nanoseconds is None else format_duration_ns(nanoseconds)
 
 
 def _latencies(timed: dict[str, Any]) -> Table:

@@ -91,7 +91,8 @@ def _make_like(
 
 
 def _print_comparison(report: dict[str, Any]) -> None:
-    from kvbench.cli.tables import Printer, percent, simple_table
+    from kvbench.cli.tables import Printer, simple_table
+    from kvbench.results.headline import percent
     from kvbench.results.like.compare import side_by_side
 
     texts = {

@@ -121,7 +121,7 @@ def _sample(opened: Sequence[Trace], settings: dict[str, Any]) -> UnitChoice | N
 
 
 def _lines(report: SelectReport, selection: Selection) -> list[str]:
-    from kvbench.cli.tables import percent
+    from kvbench.results.headline import percent
 
     blocks = f", {report.distinct_blocks:,} distinct blocks" if report.distinct_blocks is not None else ""
     lines = [f"read {report.read_rows:,} rows, kept {report.kept_rows:,}, wrote {report.rows:,}{blocks}"]

@@ -86,6 +86,11 @@ class MeasuredComparison:
     notes: tuple[str, ...]
     pairs: pa.Table
 
+    def _repr_html_(self) -> str:
+        from kvbench.results.notebook import measured_html
+
+        return measured_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All but the pairs, as plain values."""
         return {

@@ -100,6 +100,11 @@ class Comparison:
         """Whether all runs are as the reference."""
         return all(self.is_equal(run) for run in range(1, len(self.runs)))
 
+    def _repr_html_(self) -> str:
+        from kvbench.results.notebook import comparison_html
+
+        return comparison_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         others = range(1, len(self.runs))

@@ -66,6 +66,11 @@ class CurveResult:
     curve: list[dict[str, Any]]
     wall_clock: dict[str, float] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        from kvbench.results.notebook import curve_html
+
+        return curve_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {**self.manifest, "summary": self.summary, "curve": self.curve, "wall_clock": self.wall_clock}

@@ -44,6 +44,11 @@ class MatrixResult:
     cells: list[dict[str, Any]]
     wall_clock: dict[str, float] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        from kvbench.results.notebook import matrix_html
+
+        return matrix_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {**self.manifest, "cells": self.cells, "wall_clock": self.wall_clock}

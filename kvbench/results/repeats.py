@@ -57,6 +57,11 @@ class RepeatResult:
     summaries: list[dict[str, Any]]
     wall_clock: dict[str, float] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        from kvbench.results.notebook import repeat_html
+
+        return repeat_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {

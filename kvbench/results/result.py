@@ -59,6 +59,11 @@ class ReplayResult:
         rates: dict[str, float | None] = self.summary["rates"]
         return rates
 
+    def _repr_html_(self) -> str:
+        from kvbench.results.notebook import replay_html
+
+        return replay_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Manifest, summary and wall clock as plain values."""
         return {**self.manifest, "summary": self.summary, "wall_clock": self.wall_clock}
