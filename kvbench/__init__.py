@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvbench.api import compare, compare_measured, curve, replay, replay_matrix, replay_seeds
+    from kvbench.api import compare, compare_measured, curve, replay, replay_matrix, replay_seeds, sweep
     from kvbench.config import RunConfig
     from kvbench.engine import CacheEngine, EngineCosts, EngineMetadata, EngineStats
     from kvbench.errors import (
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
         TraceFormatSpec,
         WorkloadSpec,
     )
+    from kvbench.sweeps.file import read_sweep
+    from kvbench.sweeps.result import SweepCell, SweepResult
     from kvbench.tierconfig import TierConfig
     from kvbench.tokens.namespace import Namespace
     from kvbench.trace.reader import Trace, open_trace
@@ -83,6 +85,8 @@ _HOME = {
     "RouterPolicySpec": "kvbench.specs",
     "RunConfig": "kvbench.config",
     "SampleChoice": "kvbench.replays.sample",
+    "SweepCell": "kvbench.sweeps.result",
+    "SweepResult": "kvbench.sweeps.result",
     "TierConfig": "kvbench.tierconfig",
     "TokenDatabaseSpec": "kvbench.specs",
     "Trace": "kvbench.trace.reader",
@@ -95,9 +99,11 @@ _HOME = {
     "hookimpl": "kvbench.hookspecs",
     "load_registry": "kvbench.plugins",
     "open_trace": "kvbench.trace.reader",
+    "read_sweep": "kvbench.sweeps.file",
     "replay": "kvbench.api",
     "replay_matrix": "kvbench.api",
     "replay_seeds": "kvbench.api",
+    "sweep": "kvbench.api",
 }
 
 __all__ = [
@@ -130,6 +136,8 @@ __all__ = [
     "RouterPolicySpec",
     "RunConfig",
     "SampleChoice",
+    "SweepCell",
+    "SweepResult",
     "TierConfig",
     "TokenDatabaseSpec",
     "Trace",
@@ -142,9 +150,11 @@ __all__ = [
     "hookimpl",
     "load_registry",
     "open_trace",
+    "read_sweep",
     "replay",
     "replay_matrix",
     "replay_seeds",
+    "sweep",
 ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.config import RunConfig, load_config
 from kvbench.plugins import load_registry
+from kvbench.replays.parts import choose
 from kvbench.results.accuracy import compare_measured as run_beside
 from kvbench.results.compare import compare_runs
 from kvbench.results.curve import run_curve
@@ -14,10 +15,14 @@ from kvbench.results.matrix import run_matrix
 from kvbench.results.measured import read_measured_requests
 from kvbench.results.run import run_repeats, run_replay
 from kvbench.results.runfile import read_run
+from kvbench.specs import ExecutorSpec
+from kvbench.sweeps.plan import make_plan
+from kvbench.sweeps.run import run_sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import Literal
 
     from kvbench.plugins import Registry
     from kvbench.replays.sample import SampleChoice
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from kvbench.results.matrix import MatrixResult
     from kvbench.results.repeats import RepeatResult
     from kvbench.results.result import ReplayResult
+    from kvbench.sweeps.executor import Executor
+    from kvbench.sweeps.result import SweepResult
     from kvbench.trace.reader import TraceSource
 
 
@@ -147,6 +154,56 @@ def curve(
         capacities=capacities,
         sample=sample,
         source=trace,
+        progress=progress,
+        clock=time.perf_counter,
+    )
+
+
+def sweep(
+    trace: str | Path | None = None,
+    *,
+    vary: Mapping[str, Any] | None = None,
+    cells: Sequence[Mapping[str, Any]] = (),
+    file: Path | None = None,
+    executor: Executor | str | None = None,
+    output: str | None = None,
+    force: bool = False,
+    method: Literal["auto", "replay"] = "auto",
+    registry: Registry | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+    **settings: Any,
+) -> SweepResult:
+    """Replay a trace under many settings; a replay that fails is a cell of the result that says so.
+
+    ``trace``     a path: each cell reads it for itself.
+    ``vary``      setting path → values: a list, or a text such as ``"1k,10k"`` or ``"1k..1M"``. It is a grid.
+    ``cells``     combinations of settings by path; the grid is taken for each.
+    ``file``      a sweep file (TOML), on top of which the rest comes.
+    ``executor``  where cells run: the name of one with its parameters (``"local,processes=4"``), or an object; None:
+                  one after another in this process. Processes load installed plugins, whatever ``registry`` has.
+    ``output``    .parquet or .csv to write; a sweep that was cut short goes on from there.
+    ``force``     run all anew, and replace ``output``.
+    ``method``    ``auto``: LRU over capacities is answered by the exact curve; ``replay``: nothing is.
+    ``settings``  of all cells: the keys of :class:`kvbench.RunConfig`. Several capacities, policies or routers are
+                  axes of the grid, and so are ``seeds``. The Belady bound is off unless ``belady`` asks for it.
+    Others as for :func:`replay`, but that ``progress`` is told of cells.
+
+        >>> import kvbench
+        >>> result = kvbench.sweep("traces/chat.arrow", vary={"capacity": "100..10k:3", "policy": ["lru", "arc"]})
+        >>> [cell.method for cell in result.cells]
+        ['curve', 'replay', 'curve', 'replay', 'curve', 'replay']
+    """
+    parts = registry if registry is not None else load_registry()
+    place: Executor | None = (
+        choose(parts, ExecutorSpec, executor, "executor").make() if isinstance(executor, str) else executor
+    )
+    return run_sweep(
+        make_plan(trace, file=file, settings=settings, vary=vary, cells=cells),
+        parts,
+        executor=place,
+        output=output,
+        force=force,
+        method=method,
         progress=progress,
         clock=time.perf_counter,
     )

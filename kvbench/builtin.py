@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvbench.builtin_compute import kvbench_compute_models
-from kvbench.builtin_others import kvbench_commands, kvbench_trace_formats
+from kvbench.builtin_others import kvbench_commands, kvbench_executors, kvbench_trace_formats
 from kvbench.builtin_routers import kvbench_router_policies
 from kvbench.builtin_tiers import kvbench_admission_filters, kvbench_devices
 from kvbench.builtin_tokens import kvbench_hash_algorithms, kvbench_token_databases
@@ -28,6 +28,7 @@ __all__ = [
     "kvbench_compute_models",
     "kvbench_devices",
     "kvbench_eviction_policies",
+    "kvbench_executors",
     "kvbench_hash_algorithms",
     "kvbench_router_policies",
     "kvbench_token_databases",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kvbench.builtin_id_formats import id_formats
 from kvbench.builtin_texts import TOKEN_PARAMS, text_formats
 from kvbench.hookspecs import hookimpl
-from kvbench.specs import CommandSpec, Param, TraceFormatSpec
+from kvbench.specs import CommandSpec, ExecutorSpec, Param, TraceFormatSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,6 +187,20 @@ def kvbench_trace_formats() -> Iterator[TraceFormatSpec]:
 
 
 @hookimpl
+def kvbench_executors() -> Iterator[ExecutorSpec]:
+    yield ExecutorSpec(
+        "local",
+        "kvbench.sweeps.local:LocalExecutor",
+        "processes of this machine, each of which maps the trace into memory",
+        params=(
+            Param("processes", int, 0, "0: as many as there are cores", minimum=0, maximum=4096),
+            Param("retries", int, 2, "how often a cell is tried again whose process died", minimum=0, maximum=100),
+        ),
+        source="kvbench",
+    )
+
+
+@hookimpl
 def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec(
         "answer", "kvbench.cli.answer:answer", "Answer a question about a trace: what to buy, set or leave."
@@ -208,5 +222,6 @@ def kvbench_commands() -> Iterator[CommandSpec]:
     yield CommandSpec(
         "rollup", "kvbench.cli.rollup:rollup", "Add up the requests of a replay by session, by worker or over time."
     )
+    yield CommandSpec("sweep", "kvbench.cli.sweep:sweep", "Replay a trace under many settings, and say what each gave.")
     yield CommandSpec("trace", "kvbench.cli.trace:trace", "Import, export, inspect, select, make and anonymize traces.")
     yield CommandSpec("plugins", "kvbench.cli.plugins:plugins", "List all parts and where they come from.")

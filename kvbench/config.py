@@ -341,16 +341,8 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
     Raises ConfigError for a file that cannot be read, an unknown key or a wrong type.
     """
     settings: dict[str, Any] = {} if path is None else read_toml(path)
-    settings.update(overrides)
     where = f"{path}: " if path is not None else ""
-    for name in settings:
-        if name not in RunConfig.__struct_fields__:
-            raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
-    if "tiers" in settings and isinstance(settings["tiers"], (list, tuple)):
-        settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
-    if isinstance(settings.get("links"), (list, tuple)):
-        settings["links"] = [as_table(link, LINK, "--link") for link in settings["links"]]
-    settings |= typed_tables(settings, TABLES, where)
+    settings = typed_settings(settings | overrides, where)
     if isinstance(settings.get("preset"), str):
         settings = with_preset(settings)
     capacity = settings.get("capacity")
@@ -365,6 +357,19 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> RunConfig:
             raise ConfigError(f"{where}{name} is an empty list")
     config.cells()
     return config
+
+
+def typed_settings(settings: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """``settings`` with tiers, links and tables as tables, however typed. Raises ConfigError for unknown keys."""
+    for name in settings:
+        if name not in RunConfig.__struct_fields__:
+            raise ConfigError(f"{where}unknown key {name!r}; {did_you_mean(name, RunConfig.__struct_fields__)}")
+    settings = {**settings, **typed_tables(settings, TABLES, where)}
+    if isinstance(settings.get("tiers"), (list, tuple)):
+        settings["tiers"] = [_tier_table(tier) for tier in settings["tiers"]]
+    if isinstance(settings.get("links"), (list, tuple)):
+        settings["links"] = [as_table(link, LINK, "--link") for link in settings["links"]]
+    return settings
 
 
 def _tier_table(tier: Any) -> Any:

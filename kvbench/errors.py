@@ -16,6 +16,8 @@ it propagate.
 from __future__ import annotations
 
 EXIT_OK = 0
+EXIT_FAILED_CELLS = 1
+"""A sweep is done, and some of its cells have failed."""
 EXIT_BAD_INPUT = 2
 EXIT_REGRESSION = 3
 """A figure is worse than ``kvbench compare --fail-if`` allows."""

@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = _run(arguments)
     except KvbenchError as error:
         _fail(str(error), EXIT_BAD_INPUT)
-    except KeyboardInterrupt:
-        _fail("interrupted; nothing was written", EXIT_INTERRUPTED)
-    except _Terminated:
-        _fail("terminated; nothing was written", EXIT_TERMINATED)
+    except KeyboardInterrupt as error:
+        _fail(f"interrupted; {_left_by(error)}", EXIT_INTERRUPTED)
+    except _Terminated as error:
+        _fail(f"terminated; {_left_by(error)}", EXIT_TERMINATED)
     except MemoryError as error:
         _fail(f"out of memory: {error}", EXIT_BAD_INPUT)
     except BrokenPipeError:
@@ -64,8 +64,8 @@ def _run(arguments: list[str] | None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort:
-        raise KeyboardInterrupt from None
+    except click.Abort as abort:
+        raise (abort.__cause__ if isinstance(abort.__cause__, KeyboardInterrupt) else KeyboardInterrupt()) from None
     return code if isinstance(code, int) else EXIT_OK
 
 
@@ -83,6 +83,11 @@ def _end_well_when_terminated() -> None:
 def _let_go_of_output() -> None:
     """Point standard output at nothing: Python would complain again while flushing it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _left_by(error: BaseException) -> str:
+    """What a run that was cut short leaves, as its notes say."""
+    return "; ".join(getattr(error, "__notes__", [])) or "nothing was written"
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+on_error_option = click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    help="A bad row ends the run, or is left out and counted.  [default: fail]",
+)
+
+
 def block_options(uses_of_bytes: str | None) -> Callable[[F], F]:
     """How prompts become blocks, and which of those are cached.
 
@@ -155,13 +162,16 @@ def tier_options() -> Callable[[F], F]:
     return all_of(options)
 
 
-def serving_options() -> Callable[[F], F]:
-    """Timed replay: what takes time, when requests arrive, what counts. A time has its unit (500ms, 30s)."""
+def serving_options(last: str = "--sample") -> Callable[[F], F]:
+    """Timed replay: what takes time, when requests arrive, what counts. A time has its unit (500ms, 30s).
+
+    ``last``  the last of these options in the help of the command.
+    """
     options = (
         click.option(
             "--compute",
             type=PartType(ComputeModelSpec),
-            help="Compute model; makes this a timed replay. The options from here to --sample go with it.",
+            help=f"Compute model; makes this a timed replay. The options from here to {last} go with it.",
         ),
         click.option(
             "--worker",
@@ -208,7 +218,49 @@ def serving_options() -> Callable[[F], F]:
             help="Replay with N seeds, from --seed on, and give mean and 95 % confidence interval of each figure.  "
             "[default: 1]",
         ),
-        click.option("--sample", metavar="TIME", help="Between two samples of the --timeline.  [default: 1s]"),
+    )
+    return all_of(options)
+
+
+def cache_options(belady_default: str) -> Callable[[F], F]:
+    """How a cache serves requests, and what is counted.
+
+    ``belady_default``  of ``--belady``, with what is to be said of it.
+    """
+    options = (
+        click.option(
+            "--order",
+            type=click.Choice(["tail-first", "head-first", "access"]),
+            help="How a request's blocks are swept; access is block by block, as a plain cache simulator.  "
+            "[default: tail-first]",
+        ),
+        click.option(
+            "--recompute",
+            type=click.Choice(["none", "token", "block"]),
+            help="What of a fully cached prompt is computed again and counts as no hit: nothing, its last token or its "
+            "last block, as vLLM does.  [default: none]",
+        ),
+        click.option(
+            "--store-output",
+            is_flag=True,
+            default=None,
+            help="Store the blocks that an answer fills, too; needs output_tokens and output_block_ids or "
+            "output_token_ids.",
+        ),
+        click.option(
+            "--belady",
+            type=click.Choice(["auto", "on", "off"]),
+            help="The Belady bound beside the result; it reads the trace once more. auto: where ids are dense and the "
+            f"trace can be read twice.  {belady_default}",
+        ),
+        click.option(
+            "--seen",
+            type=click.Choice(["exact", "off"]),
+            help="The set of keys ever seen: it tells first uses from evictions and gives the infinite bound; off "
+            "keeps memory flat.  [default: exact]",
+        ),
+        click.option("--seed", type=int, metavar="N", help="Of every random choice.  [default: 0]"),
+        on_error_option,
     )
     return all_of(options)
 
@@ -222,10 +274,3 @@ def all_of(options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
         return command
 
     return decorate
-
-
-on_error_option = click.option(
-    "--on-error",
-    type=click.Choice(["fail", "skip"]),
-    help="A bad row ends the run, or is left out and counted.  [default: fail]",
-)

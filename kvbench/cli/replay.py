@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvbench.cli.options import block_options, on_error_option, routing_options, serving_options, tier_options
+from kvbench.cli.options import block_options, cache_options, routing_options, serving_options, tier_options
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
@@ -58,39 +58,9 @@ kvbench plugins lists the policies, routers and token databases with their param
 @routing_options()
 @tier_options()
 @serving_options()
+@click.option("--sample", metavar="TIME", help="Between two samples of the --timeline.  [default: 1s]")
 @block_options("capacities and figures in bytes")
-@click.option(
-    "--order",
-    type=click.Choice(["tail-first", "head-first", "access"]),
-    help="How a request's blocks are swept; access is block by block, as a plain cache simulator.  "
-    "[default: tail-first]",
-)
-@click.option(
-    "--recompute",
-    type=click.Choice(["none", "token", "block"]),
-    help="What of a fully cached prompt is computed again and counts as no hit: nothing, its last token or its last "
-    "block, as vLLM does.  [default: none]",
-)
-@click.option(
-    "--store-output",
-    is_flag=True,
-    default=None,
-    help="Store the blocks that an answer fills, too; needs output_tokens and output_block_ids or output_token_ids.",
-)
-@click.option(
-    "--belady",
-    type=click.Choice(["auto", "on", "off"]),
-    help="The Belady bound beside the result; it reads the trace once more. auto: where ids are dense and the trace "
-    "can be read twice.  [default: auto]",
-)
-@click.option(
-    "--seen",
-    type=click.Choice(["exact", "off"]),
-    help="The set of keys ever seen: it tells first uses from evictions and gives the infinite bound; off keeps "
-    "memory flat.  [default: exact]",
-)
-@click.option("--seed", type=int, metavar="N", help="Of every random choice.  [default: 0]")
-@on_error_option
+@cache_options("[default: auto]")
 @click.option("-o", "--output", metavar="FILE", help="Write a row a request to this Parquet file.")
 @click.option("--events", metavar="FILE", help="Write every change of residency to this Parquet file.")
 @click.option(

@@ -19,13 +19,16 @@ def registry_of(ctx: click.Context) -> Registry:
     error for each plugin that could not be loaded."""
     found = ctx.find_root()
     if found.obj is None:
-        found.obj = load_registry(
-            autoload=not _flag("KVBENCH_DISABLE_PLUGIN_AUTOLOAD"), strict=_flag("KVBENCH_STRICT_PLUGINS")
-        )
+        found.obj = load_registry(autoload=has_autoload(), strict=_flag("KVBENCH_STRICT_PLUGINS"))
         for broken in found.obj.broken:
             click.echo(f"warning: {broken}", err=True)
     registry: Registry = found.obj
     return registry
+
+
+def has_autoload() -> bool:
+    """Whether installed plugins count."""
+    return not _flag("KVBENCH_DISABLE_PLUGIN_AUTOLOAD")
 
 
 def _flag(name: str) -> bool:

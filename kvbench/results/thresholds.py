@@ -101,8 +101,8 @@ def _parse(text: str, figures: Sequence[str]) -> Limit:
         raise ConfigError(
             f"--fail-if {text}: write a figure and how far it may fall or rise, as in token_rate:-1% or ttft_p99:+20ms"
         )
-    figure = _figure(match["name"], text, figures)
     where = f"--fail-if {text}"
+    figure = figure_of(match["name"], figures, where)
     try:
         number, unit = split_quantity(match["amount"])
     except ConfigError as error:
@@ -120,11 +120,12 @@ def _parse(text: str, figures: Sequence[str]) -> Limit:
     return Limit(text, figure, match["sign"] == "-", number, unit == "%")
 
 
-def _figure(name: str, text: str, figures: Sequence[str]) -> str:
+def figure_of(name: str, figures: Sequence[str], where: str) -> str:
+    """The path of a figure from its path or its short name. Raises ConfigError, which begins with ``where``."""
     short = short_names(figures)
     if name in figures or name in short:
         return short.get(name, name)
     known = [*short, *figures]
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     advice = f"did you mean {' or '.join(near)}? " if near else ""
-    raise ConfigError(f"--fail-if {text}: unknown figure {name!r}; {advice}--json lists all {len(figures)} by path")
+    raise ConfigError(f"{where}: unknown figure {name!r}; {advice}--json lists all {len(figures)} by path")
