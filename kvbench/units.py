@@ -74,6 +74,11 @@ def parse_count(text: str) -> int:
     return _scaled(text, COUNT_UNITS, "a count")
 
 
+def parse_counts(text: str) -> list[int]:
+    """Whole numbers from a list like ``16,64,1k``."""
+    return [parse_count(each.strip()) for each in text.split(",")]
+
+
 def parse_tokens(text: str) -> int:
     """Tokens from ``512tok``, ``10ktok`` or ``3Mtok``."""
     return _scaled(text, TOKEN_UNITS, "a number of tokens")

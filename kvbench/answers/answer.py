@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kvbench.config import RunConfig
     from kvbench.plugins import Registry
+    from kvbench.replays.curve import CurvePass
     from kvbench.replays.plan import Plan
     from kvbench.report.figure import Figure
     from kvbench.sweeps.executor import Executor
@@ -47,6 +48,15 @@ class Asked:
     executor: Executor | None = None
     folder: Path | None = None
     force: bool = False
+
+    def passed(self, found: CurvePass, trace: Trace) -> CurvePass:
+        """``found`` after its pass over ``trace``."""
+        done = 0
+        for rows in found.run():
+            done += rows
+            if self.progress is not None:
+                self.progress(done, trace.rows)
+        return found
 
     @property
     def sweep_file(self) -> str | None:

@@ -154,12 +154,7 @@ def answer(
             raise ConfigError(f"{name} = {count} must be at least 1")
     trace = open_configured(asked.config)
     plan = make_plan(asked.config, asked.registry, trace)
-    found = CurvePass(plan, trace)
-    done = 0
-    for rows in found.run():
-        done += rows
-        if asked.progress is not None:
-            asked.progress(done, trace.rows)
+    found = asked.passed(CurvePass(plan, trace), trace)
     ranks = 1 if plan.layout is None else plan.layout.stored_ranks
     machines = Machines(plan.block_bytes, found.block_tokens, workers, on_host, ranks)
     curve = Curve(found, machines)

@@ -30,5 +30,7 @@ class Recipe(NamedTuple):
 RECIPES = {
     "reuse": Recipe("Is there any reuse to win?", "kvbench.answers.reuse"),
     "dram": Recipe("How much DRAM should I buy?", "kvbench.answers.dram"),
+    "block-size": Recipe("Which block size?", "kvbench.answers.blocksize"),
+    "layout": Recipe("Which KV layout?", "kvbench.answers.layout"),
 }
 """In the order in which one comes to them."""

@@ -20,6 +20,8 @@ F = TypeVar("F", bound="Callable[..., Any]")
 COMMANDS = {
     "reuse": "kvbench.cli.answercache",
     "dram": "kvbench.cli.answercache",
+    "block-size": "kvbench.cli.answercache",
+    "layout": "kvbench.cli.answercache",
 }
 """The module of each question's command, which is called as the question with underscores for dashes."""
 
@@ -109,7 +111,7 @@ def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own
         check_folder(folder, force=force)
     elif force:
         raise _no_effect("--force")
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in settings.items() if value not in (None, ())}
     options = {name: given.pop(name) for name in own if name in given}
     config = load_config(None, given)
     recipe = RECIPES[question].load()

@@ -53,3 +53,79 @@ def dram(ctx: click.Context, /, **settings: Any) -> None:
     what each GiB adds; how old blocks get; and the smallest size from which on doubling is not worth it.
     """
     give_answer(ctx, "dram", settings, own=("capacity", "workers", "workers_per_host", "worth"))
+
+
+@click.command(
+    "block-size",
+    epilog="""\b
+Examples:
+  kvbench answer block-size prompts.arrow --block-sizes 16,64,256
+  kvbench answer block-size trace.arrow --model Llama-3.1-70B --tp 8 --capacity 2TiB -o block-size""",
+)
+@click.argument("trace")
+@click.option(
+    "--block-sizes",
+    metavar="N,…",
+    help="Tokens of a block; a trace of block ids tells of multiples of its own.  [default: the usual ones]",
+)
+@click.option(
+    "--capacity", metavar="SIZE", help="Of the cache, in bytes or tokens (2Mtok).  [default: it holds everything]"
+)
+@click.option(
+    "--worth", metavar="SHARE", help="Of tokens: what larger blocks may hit less than the best.  [default: 1%]"
+)
+@model_options()
+@answer_options("sizes in bytes")
+def block_size(ctx: click.Context, /, **settings: Any) -> None:
+    """Which block size suits TRACE?
+
+    What blocks of each size hit, what is lost because only whole blocks count, how many entries an index of them has,
+    how many events it hears, and the bytes of a transfer; and the largest size that costs next to nothing.
+    """
+    if settings["block_sizes"] is not None:
+        from kvbench.units import parse_counts
+
+        settings["block_sizes"] = parse_counts(settings["block_sizes"])
+    give_answer(ctx, "block-size", settings, own=("block_sizes", "capacity", "worth"))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kvbench answer layout trace.arrow --model Llama-3.1-70B --model DeepSeek-V3 --capacity 1TiB
+  kvbench answer layout trace.arrow --model Qwen3-32B --kv-dtype bf16 --kv-dtype fp8 --tp 1 --tp 2 --tp 4"""
+)
+@click.argument("trace")
+@click.option(
+    "--model", multiple=True, metavar="MODEL", help="Preset or config.json; may be given several times.", required=True
+)
+@click.option("--models", metavar="FILE", help="More model presets.")
+@click.option(
+    "--kv-dtype",
+    multiple=True,
+    metavar="DTYPE",
+    help="Of the stored KV; may be given several times.  [default: the model's, and fp8]",
+)
+@click.option(
+    "--tp",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="Tensor-parallel ranks of a worker; may be given several times.  [default: 1 and 8]",
+)
+@click.option("--capacity", metavar="SIZE,…", help="Of a host with one worker, as in 256GiB,1TiB.  [default: 1TiB]")
+@click.option(
+    "--context-tokens",
+    type=int,
+    metavar="N",
+    help="Of a full context.  [default: the longest prompt of TRACE and its answer]",
+)
+@answer_options(None)
+def layout(ctx: click.Context, /, **settings: Any) -> None:
+    """Which KV layout suits TRACE?
+
+    For each model, dtype and tensor-parallel width, and for latents (MLA) stored by each rank or once: bytes of a token on
+    a rank and in all, fixed bytes of a request, tokens and full contexts that a capacity holds, and what of the trace that
+    then hits.
+    """
+    give_answer(ctx, "layout", settings, own=("model", "kv_dtype", "tp", "capacity", "context_tokens"))

@@ -52,9 +52,10 @@ def inspect(
     """
     from kvbench.results.inspect import inspect_trace
     from kvbench.trace.reader import open_trace
+    from kvbench.units import parse_counts
 
     draw = _plotter(plot, force)
-    sizes = None if block_sizes is None else _sizes(block_sizes)
+    sizes = None if block_sizes is None else parse_counts(block_sizes)
     opened = open_trace(source, **settings)
     with row_progress("inspect") as progress:
         report = inspect_trace(opened, registry_of(ctx), block_sizes=sizes, progress=progress)
@@ -83,9 +84,3 @@ def _plotter(plot: str | None, force: bool) -> Callable[[dict[str, Any]], None] 
     from kvbench.report.inspection import inspection_plotter
 
     return inspection_plotter(plot, force=force)
-
-
-def _sizes(text: str) -> list[int]:
-    from kvbench.units import parse_count
-
-    return [parse_count(size) for size in text.split(",")]
