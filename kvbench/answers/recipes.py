@@ -32,5 +32,6 @@ RECIPES = {
     "dram": Recipe("How much DRAM should I buy?", "kvbench.answers.dram"),
     "block-size": Recipe("Which block size?", "kvbench.answers.blocksize"),
     "layout": Recipe("Which KV layout?", "kvbench.answers.layout"),
+    "isolation": Recipe("What do isolation and sharing rules cost?", "kvbench.answers.isolation"),
 }
 """In the order in which one comes to them."""

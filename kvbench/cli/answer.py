@@ -22,6 +22,7 @@ COMMANDS = {
     "dram": "kvbench.cli.answercache",
     "block-size": "kvbench.cli.answercache",
     "layout": "kvbench.cli.answercache",
+    "isolation": "kvbench.cli.answercache",
 }
 """The module of each question's command, which is called as the question with underscores for dashes."""
 

@@ -124,8 +124,39 @@ Examples:
 def layout(ctx: click.Context, /, **settings: Any) -> None:
     """Which KV layout suits TRACE?
 
-    For each model, dtype and tensor-parallel width, and for latents (MLA) stored by each rank or once: bytes of a token on
-    a rank and in all, fixed bytes of a request, tokens and full contexts that a capacity holds, and what of the trace that
-    then hits.
+    For each model, dtype and tensor-parallel width, and for latents (MLA) stored by each rank or once: bytes of a token
+    on a rank and in all, fixed bytes of a request, tokens and full contexts that a capacity holds, and what of the
+    trace that then hits.
     """
     give_answer(ctx, "layout", settings, own=("model", "kv_dtype", "tp", "capacity", "context_tokens"))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kvbench answer isolation trace.arrow --capacity 10k
+  kvbench answer isolation trace.arrow --capacity 512GiB --model Llama-3.1-70B --shared-blocks 4
+  kvbench answer isolation trace.arrow --capacity 10k --quota gold=6k --quota silver=3k"""
+)
+@click.argument("trace")
+@click.option(
+    "--capacity",
+    metavar="SIZE",
+    help="Of the one cache: blocks, bytes, or a share of the distinct blocks.  [default: 10%]",
+)
+@click.option(
+    "--quota",
+    multiple=True,
+    metavar="TENANT=SIZE",
+    help="Room of a tenant; may be given several times.  [default: an even part for each]",
+)
+@model_options()
+@answer_options("sizes in bytes")
+def isolation(ctx: click.Context, /, **settings: Any) -> None:
+    """What do isolation and sharing cost in TRACE, which names tenants?
+
+    Hits of each tenant, LoRA adapter and model in one cache with tenants apart, with their first blocks shared
+    (--shared-blocks, or several numbers), with all shared, and with quotas; whose blocks are evicted for whom; and how
+    much room each holds.
+    """
+    give_answer(ctx, "isolation", settings, own=("capacity", "quota"))
