@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kvbench.trace.reader import Trace
 
 ANSWER_FILE = "answer.json"
-SWEEP_FILE = "sweep.parquet"
 TABLE_SUFFIXES = (".parquet", ".csv")
 
 
@@ -39,15 +38,21 @@ class Asked:
     ``config``    the trace, how its prompts become blocks, and how large those are.
     ``progress``  called with the rows or cells done and those there are (or None).
     ``executor``  runs the cells of a sweep; None: this process.
-    ``folder``    where the sweep keeps its cells, so that an answer that was interrupted goes on; None: nowhere.
+    ``clock``     seconds of a clock, to measure with; None: nothing is measured.
+    ``folder``    where sweeps keep their cells, so that an answer that was interrupted goes on; None: nowhere.
+    ``autoload``  whether installed plugins count where cells run.
+    ``files``     that the recipe has written into ``folder``.
     """
 
     config: RunConfig
     registry: Registry
     progress: Callable[[int, int | None], None] | None = None
     executor: Executor | None = None
+    clock: Callable[[], float] | None = None
     folder: Path | None = None
     force: bool = False
+    autoload: bool = True
+    files: list[Path] = field(default_factory=list)
 
     def passed(self, found: CurvePass, trace: Trace) -> CurvePass:
         """``found`` after its pass over ``trace``."""
@@ -58,10 +63,13 @@ class Asked:
                 self.progress(done, trace.rows)
         return found
 
-    @property
-    def sweep_file(self) -> str | None:
-        """Where the sweep of this answer is kept."""
-        return None if self.folder is None else str(self.folder / SWEEP_FILE)
+    def file(self, name: str) -> str | None:
+        """Where a file of this answer is; None where it is kept nowhere."""
+        if self.folder is None:
+            return None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.files.append(self.folder / name)
+        return str(self.folder / name)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,6 +81,7 @@ class Answer:
     ``tables``    by name; units are in the names of the columns.
     ``manifest``  versions, settings and trace: equal for equal answers.
     ``sweep``     the replays behind the tables, where there were several.
+    ``wall_clock``  what was measured; it differs from time to time and is in no file.
     """
 
     question: str
@@ -81,6 +90,7 @@ class Answer:
     manifest: dict[str, Any]
     figures: list[Figure] = field(default_factory=list)
     sweep: Any = None
+    wall_clock: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it but the charts as plain values."""

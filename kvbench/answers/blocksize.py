@@ -9,11 +9,12 @@ import msgspec
 
 from kvbench.answers.answer import Answer, manifest_of
 from kvbench.answers.variants import Ran, Variant, given_settings, run_variants, table_of
-from kvbench.answers.words import parse_share, percent, points
+from kvbench.answers.words import parse_share, points
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.plan import make_plan
 from kvbench.report.figure import lines
 from kvbench.results.blocksizes import MULTIPLES, TOKEN_SIZES
+from kvbench.results.headline import percent
 from kvbench.results.inspect import inspect_trace
 from kvbench.results.rates import ratio
 from kvbench.results.run import open_configured

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from kvbench.answers.answer import Answer, manifest_of
-from kvbench.answers.words import parse_share, percent, points
+from kvbench.answers.variants import Variant, given_settings, run_variants
+from kvbench.answers.words import parse_share, points
 from kvbench.errors import ConfigError
 from kvbench.replays.curve import CurvePass
 from kvbench.replays.parts import parse_capacity
@@ -23,8 +23,8 @@ from kvbench.replays.plan import make_plan
 from kvbench.report.figure import lines
 from kvbench.results.curve import knee_of
 from kvbench.results.curverates import RateTable
-from kvbench.results.run import open_configured, run_replay
-from kvbench.tierconfig import TierConfig
+from kvbench.results.headline import percent
+from kvbench.results.run import open_configured
 from kvbench.units import BYTE_UNITS, NS_PER_S, format_bytes, format_duration_ns, parse_bytes, split_quantity
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ def answer(
     sizes = _given(capacity, machines) if capacity is not None else machines.round_sizes(curve.saturation_blocks)
     chosen = curve.choose(sizes, share)
     shown = curve.rows(sizes if capacity is not None else readable(sizes, chosen))
-    for row in shown:
-        row |= _replayed(asked, row["capacity_blocks"], curve.rate)
+    for row, found_there in zip(shown, _replayed(asked, shown, curve.rate), strict=True):
+        row |= found_there
     options = {"workers": workers, "workers_per_host": on_host, "worth": worth}
     return Answer(
         question="dram",
@@ -196,17 +196,22 @@ def readable(sizes: list[int], chosen: int) -> list[int]:
     return sorted({*some, chosen, 2 * chosen} & {*sizes, 2 * chosen})
 
 
-def _replayed(asked: Asked, blocks: int, rate: str) -> dict[str, Any]:
+def _replayed(asked: Asked, rows: list[dict[str, Any]], rate: str) -> list[dict[str, Any]]:
     """What only a replay tells of a capacity: the bound of a cache that knows the future, and how old blocks were when
     they were evicted."""
-    tier = TierConfig(name=TIER, capacity=blocks, policy="lru")
-    config = msgspec.structs.replace(asked.config, tiers=[tier], belady="on")
-    summary = run_replay(config, asked.registry).summary
-    age_s = summary["tiers"][0]["retention"]["mean_s"]
-    return {
-        f"belady_{rate}_rate": summary["belady_rates"][rate],
-        "retention_ns": None if age_s is None else round(age_s * NS_PER_S),
-    }
+    base = given_settings(asked.config) | {"belady": "on"}
+    variants = [
+        Variant({"capacity": blocks}, base | {"tiers": [{"name": TIER, "capacity": blocks, "policy": "lru"}]})
+        for blocks in (row["capacity_blocks"] for row in rows)
+    ]
+    ages = [(ran.summary, ran.summary["tiers"][0]["retention"]["mean_s"]) for ran in run_variants(asked, variants)]
+    return [
+        {
+            f"belady_{rate}_rate": summary["belady_rates"][rate],
+            "retention_ns": None if age_s is None else round(age_s * NS_PER_S),
+        }
+        for summary, age_s in ages
+    ]
 
 
 def _schema(row: dict[str, Any]) -> pa.Schema:

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from kvbench.answers.answer import Answer, manifest_of
 from kvbench.answers.variants import Ran, Variant, given_settings, run_variants, table_of
-from kvbench.answers.words import percent, points
+from kvbench.answers.words import points
 from kvbench.errors import ConfigError
 from kvbench.pairs import key_values
 from kvbench.replays.plan import make_plan
 from kvbench.report.figure import bars, matrix
+from kvbench.results.headline import percent
 from kvbench.results.neighbours import NAMELESS, NeighbourPass, Neighbours
 from kvbench.results.rates import ratio
 from kvbench.results.run import open_configured, run_replay

@@ -14,12 +14,13 @@ import numpy as np
 
 from kvbench.answers.answer import Answer, manifest_of
 from kvbench.answers.variants import table_of
-from kvbench.answers.words import percent, points
+from kvbench.answers.words import points
 from kvbench.errors import ConfigError, TraceError
 from kvbench.replays.curve import CurvePass
 from kvbench.replays.plan import make_plan
 from kvbench.report.figure import bars
 from kvbench.results.curverates import RateTable
+from kvbench.results.headline import percent
 from kvbench.results.run import open_configured
 from kvbench.serving.capacity import capacity_of
 from kvbench.serving.kvsize import KvLayout, check_tokens
@@ -127,9 +128,9 @@ def _layout_row(layout: KvLayout, block_tokens: int, context: int) -> dict[str, 
     return {
         "layout": name_of(layout),
         "attention": f"{kind}, hybrid" if hybrid else kind,
-        "rank_bytes_per_token": layout.rank_bytes_per_token,
-        "bytes_per_token": layout.bytes_per_token,
-        "fixed_bytes_per_request": layout.fixed_bytes,
+        "rank_token_bytes": layout.rank_bytes_per_token,
+        "token_bytes": layout.bytes_per_token,
+        "fixed_request_bytes": layout.fixed_bytes,
         "block_bytes": layout.block_bytes(block_tokens),
         "full_context_bytes": layout.bytes_of(context),
     }

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kvbench.answers.answer import Answer, manifest_of
-from kvbench.answers.words import percent
 from kvbench.errors import TraceError
 from kvbench.replays.plan import make_plan
 from kvbench.report.figure import bars, lines
 from kvbench.results.bins import bin_end
 from kvbench.results.blocksizes import TOKEN_SIZES
 from kvbench.results.causes import LITTLE_REUSE
+from kvbench.results.headline import percent
 from kvbench.results.inspect import inspect_trace
 from kvbench.results.rates import RATES
 from kvbench.results.requests import MISS_REASONS

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from kvbench.config import RunConfig, load_config
-from kvbench.results.run import run_replay
+from kvbench.errors import ConfigError
+from kvbench.results.run import open_configured
+from kvbench.sweeps.plan import SweepPlan
+from kvbench.sweeps.run import run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kvbench.answers.answer import Asked
+    from kvbench.trace.reader import Trace
+
+Number = TypeVar("Number", int, float)
 
 ALONE = ("router", "routers", "index", "event_channel", "load", "workers_per_host")
 """Settings that mean nothing to one worker."""
@@ -55,12 +61,72 @@ def part_name(choice: Any) -> str:
     return ",".join([choice["name"], *(f"{key}={value}" for key, value in choice.items() if key != "name")])
 
 
-def run_variants(asked: Asked, variants: Sequence[Variant], *, name: str = "sweep") -> list[Ran]:
-    done = []
+def read_trace(config: RunConfig) -> Trace:
+    """The trace of ``config``, all of whose rows have been read, so that its digest is known."""
+    trace = open_configured(config)
+    for _ in trace.batches():
+        pass
+    return trace
+
+
+def number_of(given: float | str, kind: type[Number], setting: str) -> Number:
+    """A number that may have been typed. Raises ConfigError for what is none."""
+    try:
+        return kind(given)
+    except ValueError:
+        raise ConfigError(f"{setting} {given}: this is no {'whole ' if kind is int else ''}number") from None
+
+
+def run_variants(
+    asked: Asked, variants: Sequence[Variant], *, name: str | None = "sweep", left_out: list[str] | None = None
+) -> list[Ran]:
+    """The replays of ``variants``, which share a trace, in their order.
+
+    ``name``      of the sweep in the folder of the answer; None: it is kept nowhere, and runs in this process.
+    ``left_out``  takes a sentence on each replay that fails, which is then not in the result.
+
+    Raises ConfigError for settings that cannot be, before any replay; and for one that fails, without ``left_out``.
+    """
     for variant in variants:
-        result = run_replay(load_config(None, dict(variant.settings)), asked.registry)
-        done.append(Ran(variant.label, variant.settings, result.summary))
-    return done
+        load_config(None, dict(variant.settings))
+    output = asked.file(f"{name}.parquet") if name is not None else None
+    result = run_sweep(
+        _plan(variants),
+        asked.registry,
+        executor=asked.executor if name is not None else None,
+        output=output,
+        force=asked.force and output is not None,
+        method="replay",
+        progress=asked.progress,
+        autoload=asked.autoload,
+    )
+    ran = []
+    for variant, cell in zip(variants, result.cells, strict=True):
+        if cell.summary is not None:
+            ran.append(Ran(variant.label, variant.settings, cell.summary))
+            continue
+        failure = f"{', '.join(str(each) for each in variant.label.values() if each is not None)}: {cell.error}"
+        if left_out is None:
+            raise ConfigError(failure)
+        left_out.append(f"Left out: {failure}.")
+    if not ran:
+        raise ConfigError("; ".join(left_out or ["there is nothing to replay"]))
+    return ran
+
+
+def _plan(variants: Sequence[Variant]) -> SweepPlan:
+    """A sweep with a cell for each variant: what all of them have in common, and what they do not."""
+    first = variants[0].settings
+    base = {
+        name: value
+        for name, value in first.items()
+        if name != "trace" and all(each.settings.get(name) == value for each in variants)
+    }
+    own = [
+        {name: value for name, value in each.settings.items() if name not in base and name != "trace"}
+        for each in variants
+    ]
+    return SweepPlan(str(first["trace"]), base, combinations=own)
 
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -6,11 +6,6 @@ from kvbench.errors import ConfigError
 from kvbench.units import split_quantity
 
 
-def percent(rate: float | None) -> str:
-    """A rate with two digits; a dash where nothing is known."""
-    return "–" if rate is None else f"{100 * rate:.2f} %"
-
-
 def points(difference: float) -> str:
     """A difference of two rates."""
     return f"{100 * difference:.2f} points"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,9 @@ import click
 
 from kvbench.answers.recipes import RECIPES
 from kvbench.cli.options import all_of, block_options, on_error_option
-from kvbench.cli.root import registry_of
+from kvbench.cli.parts import PartType, make_part
+from kvbench.cli.root import has_autoload, registry_of
+from kvbench.specs import ExecutorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +79,11 @@ def answer_options(uses_of_bytes: str | None) -> Callable[[F], F]:
     return all_of(options)
 
 
+executor_option = click.option(
+    "--executor", type=PartType(ExecutorSpec), help="Where replays run, as local or local,processes=4.  [default: here]"
+)
+
+
 def model_options() -> Callable[[F], F]:
     """Whose KV it is: says how large a block is."""
     return all_of(
@@ -103,10 +111,12 @@ def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own
     from kvbench.answers.answer import Asked, check_folder, write_answer
     from kvbench.cli.answertables import print_answer
     from kvbench.cli.jsonout import print_json
-    from kvbench.cli.progress import row_progress
+    from kvbench.cli.progress import CELLS, ROWS, row_progress
     from kvbench.config import load_config
 
     folder, force, as_json = (settings.pop(name) for name in ("output", "force", "as_json"))
+    shown = CELLS if "executor" in settings else ROWS
+    executor = settings.pop("executor", None)
     images = _images(settings, folder)
     if folder is not None:
         check_folder(folder, force=force)
@@ -116,12 +126,25 @@ def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own
     options = {name: given.pop(name) for name in own if name in given}
     config = load_config(None, given)
     recipe = RECIPES[question].load()
-    with row_progress(question) as progress:
-        asked = Asked(config=config, registry=registry_of(ctx), progress=progress, folder=folder, force=force)
+    registry = registry_of(ctx)
+    place = None if executor is None else make_part(registry, ExecutorSpec, executor, "--executor")[1]
+    with row_progress(question, shown) as progress:
+        asked = Asked(
+            config=config,
+            registry=registry,
+            progress=progress,
+            executor=place,
+            clock=time.perf_counter,
+            folder=folder,
+            force=force,
+            autoload=has_autoload(),
+        )
         found = recipe(asked, **options)
-    written = [] if folder is None else write_answer(found, folder, force=force, images=images)
+    written = list(asked.files)
+    if folder is not None:
+        written += write_answer(found, folder, force=force, images=images)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | ({"wall_clock": found.wall_clock} if found.wall_clock else {}))
     else:
         print_answer(found, config.trace or "", RECIPES[question].question, written)
 

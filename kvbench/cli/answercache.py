@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kvbench.cli.answer import answer_options, give_answer, model_options
+from kvbench.cli.answer import answer_options, executor_option, give_answer, model_options
 
 
 @click.command(
@@ -45,6 +45,7 @@ Examples:
     "--worth", metavar="SHARE", help="Of tokens: what doubling must add for it to be worth it.  [default: 1%]"
 )
 @model_options()
+@executor_option
 @answer_options("sizes in bytes")
 def dram(ctx: click.Context, /, **settings: Any) -> None:
     """How much DRAM should I buy for TRACE?
@@ -75,6 +76,7 @@ Examples:
     "--worth", metavar="SHARE", help="Of tokens: what larger blocks may hit less than the best.  [default: 1%]"
 )
 @model_options()
+@executor_option
 @answer_options("sizes in bytes")
 def block_size(ctx: click.Context, /, **settings: Any) -> None:
     """Which block size suits TRACE?
@@ -151,6 +153,7 @@ Examples:
     help="Room of a tenant; may be given several times.  [default: an even part for each]",
 )
 @model_options()
+@executor_option
 @answer_options("sizes in bytes")
 def isolation(ctx: click.Context, /, **settings: Any) -> None:
     """What do isolation and sharing cost in TRACE, which names tenants?

@@ -36,6 +36,10 @@ def print_answer(answer: Answer, trace: str, question: str, written: Sequence[Pa
             out.print(_table(name.replace("-", " "), table))
             if table.num_rows > MAX_ROWS:
                 out.print(f"… {table.num_rows - MAX_ROWS:,} more rows: see --json or --output")
+    for name, figures in answer.wall_clock.items():
+        out.print()
+        told = ", ".join(f"{key} {figure:,.0f}" for key, figure in figures.items())
+        out.print(f"wall clock: {name.replace('_', ' ')}: {told}", style="dim")
     if written:
         out.print()
     for path in written:
@@ -73,8 +77,10 @@ def _format(name: str, kind: pa.DataType) -> Callable[[Any], str]:
 
     if _is_text(kind):
         return str
-    if name.endswith("_bytes"):
-        return format_bytes
+    if pa.types.is_boolean(kind):
+        return lambda value: "yes" if value else "no"
+    if name.partition("_per_")[0].endswith("_bytes"):
+        return lambda count: format_bytes(round(count))
     if name.endswith("_ns"):
         return format_duration_ns
     if pa.types.is_floating(kind):

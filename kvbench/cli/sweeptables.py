@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from kvbench.cli.seedtables import SHOWN
-from kvbench.cli.tables import Printer, percent, simple_table
-from kvbench.cli.timedtables import duration
+from kvbench.cli.tables import Printer, simple_table
+from kvbench.results.headline import SHOWN, duration, percent
 from kvbench.sweeps.groups import group_cells, pareto_front, parse_objectives
 from kvbench.sweeps.plan import SEED
 from kvbench.sweeps.result import typed_text, unit_of

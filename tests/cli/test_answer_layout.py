@@ -38,8 +38,8 @@ def test_F01_F04_F05_F08_sizes_are_those_of_kv_size_and_hits_those_of_a_replay_a
     found = answered(cli, sample, *named, "--capacity", "512MiB,4GiB", "--context-tokens", "2000")
     layouts = {row["layout"]: row for row in found["tables"]["layouts"]}
     held = {(row["layout"], row["capacity"]): row for row in found["tables"]["capacities"]}
-    assert layouts["Llama-3.1-8B bf16 TP 1"]["bytes_per_token"] == 131_072
-    assert layouts["Llama-3.1-8B fp8 TP 1"]["bytes_per_token"] == 65_536
+    assert layouts["Llama-3.1-8B bf16 TP 1"]["token_bytes"] == 131_072
+    assert layouts["Llama-3.1-8B fp8 TP 1"]["token_bytes"] == 65_536
     for model, dtype, tp, once in SIZED:
         options = [
             "--tp",
@@ -56,9 +56,9 @@ def test_F01_F04_F05_F08_sizes_are_those_of_kv_size_and_hits_those_of_a_replay_a
         sized = json.loads(cli("kv-size", model, *options, *(["--save-only-first-rank"] if once else []), "--json").out)
         name = f"{model} {dtype} TP {tp}{' stored once' if once else ''}"
         row = layouts[name]
-        assert row["rank_bytes_per_token"] == sized["bytes_per_token"]["rank"]
-        assert row["bytes_per_token"] == sized["bytes_per_token"]["total"]
-        assert row["fixed_bytes_per_request"] == sized["fixed_bytes"]["total"]
+        assert row["rank_token_bytes"] == sized["bytes_per_token"]["rank"]
+        assert row["token_bytes"] == sized["bytes_per_token"]["total"]
+        assert row["fixed_request_bytes"] == sized["fixed_bytes"]["total"]
         assert row["full_context_bytes"] == sized["request"]["total"]
         for capacity in sized["capacities"]:
             room = held[name, capacity["given"]]
