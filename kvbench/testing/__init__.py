@@ -6,6 +6,7 @@
     hashing.py      the contract of hash algorithms
     admissions.py   the contract of admission filters
     computes.py     the contract of compute models
+    executors.py    the contract of executors
     stories.py      what happens to a tier, drawn by hypothesis
     strategies.py   requests that share prefixes
     traces.py       a small valid trace
@@ -25,12 +26,14 @@ import pytest
 # Before the modules are imported: a failing assert in a contract then shows its values.
 pytest.register_assert_rewrite(
     *("kvbench.testing.admissions", "kvbench.testing.computes", "kvbench.testing.databases"),
-    *("kvbench.testing.hashing", "kvbench.testing.parts", "kvbench.testing.policies", "kvbench.testing.routers"),
+    *("kvbench.testing.executors", "kvbench.testing.hashing", "kvbench.testing.parts"),
+    *("kvbench.testing.policies", "kvbench.testing.routers"),
 )
 
 from kvbench.testing.admissions import AdmissionFilterContract  # noqa: E402
 from kvbench.testing.computes import ComputeModelContract  # noqa: E402
 from kvbench.testing.databases import TokenDatabaseContract  # noqa: E402
+from kvbench.testing.executors import ExecutorContract  # noqa: E402
 from kvbench.testing.hashing import HashAlgorithmContract  # noqa: E402
 from kvbench.testing.policies import EvictionPolicyContract  # noqa: E402
 from kvbench.testing.routers import RouterPolicyContract  # noqa: E402
@@ -42,6 +45,7 @@ __all__ = [
     "AdmissionFilterContract",
     "ComputeModelContract",
     "EvictionPolicyContract",
+    "ExecutorContract",
     "HashAlgorithmContract",
     "Keys",
     "RouterPolicyContract",

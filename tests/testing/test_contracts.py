@@ -12,6 +12,7 @@ from kvbench.specs import (
     AdmissionSpec,
     ComputeModelSpec,
     EvictionPolicySpec,
+    ExecutorSpec,
     HashAlgorithmSpec,
     RouterPolicySpec,
     TokenDatabaseSpec,
@@ -20,6 +21,7 @@ from kvbench.testing import (
     AdmissionFilterContract,
     ComputeModelContract,
     EvictionPolicyContract,
+    ExecutorContract,
     HashAlgorithmContract,
     RouterPolicyContract,
     TokenDatabaseContract,
@@ -64,6 +66,11 @@ class TestSegmentDatabase(TokenDatabaseContract):
 
 @pytest.mark.parametrize("part", BUILTIN.names(AdmissionSpec), indirect=True)
 class TestAdmissionFilters(Parametrized, AdmissionFilterContract):
+    pass
+
+
+@pytest.mark.parametrize("part", BUILTIN.names(ExecutorSpec), indirect=True)
+class TestExecutors(Parametrized, ExecutorContract):
     pass
 
 
