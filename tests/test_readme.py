@@ -23,7 +23,8 @@ from kvbench.fitting.compute import fit_compute
 from kvbench.plugins import Distribution
 from kvbench.replays.faults import read_faults
 from kvbench.serving.devices import load_devices
-from kvbench.testing import ComputeModelContract, HashAlgorithmContract, small_trace
+from kvbench.testing import ComputeModelContract, ExecutorContract, HashAlgorithmContract, small_trace
+from kvbench.testing.executors import small_cells
 from kvbench.trace.formats.mooncake import MooncakeFormat
 from kvbench.trace.importer import import_trace
 
@@ -123,6 +124,14 @@ def test_the_compute_model_keeps_its_contract_and_can_be_fitted(tmp_path: Path) 
     rows.write_text("new_tokens,decodes,decode_context,ms\n100,0,0,10\n1000,0,0,55\n0,3,10000,5.3\n0,9,50000,6.5\n")
     found = fit_compute(registry, rows, "memory")
     assert [parameter.value for parameter in found.parameters] == pytest.approx([5, 30, 50], rel=1e-6)
+
+
+def test_the_executor_keeps_its_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    contract = ExecutorContract()
+    contract.spec = plugin("kvbench_executors").get(kvbench.ExecutorSpec, "threads")
+    contract.test_outcomes_are_those_of_this_process(small_cells(tmp_path))
+    contract.test_an_executor_runs_again_after_it_was_left_early(small_cells(tmp_path))
 
 
 def test_the_run_file_of_tiers_runs(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""Cells for the tests, and a look at the processes that run them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from kvbench.sweeps.executor import CellOutcome, CellTask
+
+CHAT = Path(__file__).parents[3] / "traces" / "chat.arrow"
+PATIENCE_S = 30.0
+
+
+def tasks(count: int, trace: Path | str = CHAT, *, autoload: bool = False) -> list[CellTask]:
+    """So many capacities of a trace."""
+    return [
+        CellTask(number=at, settings={"trace": str(trace), "capacity": str(10 + at)}, autoload=autoload)
+        for at in range(count)
+    ]
+
+
+def in_order(outcomes: Iterable[CellOutcome]) -> list[CellOutcome]:
+    """By number, without what may differ."""
+    timeless = (msgspec.structs.replace(outcome, wall_s=0.0) for outcome in outcomes)
+    return sorted(timeless, key=lambda outcome: outcome.number)
+
+
+def reader(pipe: Path, besides: set[int]) -> int:
+    """A process other than these that has opened ``pipe``, waited for."""
+    until = time.monotonic() + PATIENCE_S
+    while not (found := _openers(pipe) - besides):
+        assert time.monotonic() < until, "no worker has opened the trace"
+        time.sleep(0.01)
+    return found.pop()
+
+
+def _openers(pipe: Path) -> set[int]:
+    found = set()
+    for opened in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(opened) == str(pipe):
+                found.add(int(opened.parts[2]))
+        except OSError:
+            continue  # it has ended, or closed the file
+    return found
+
+
+def install(folder: Path, name: str, version: str, points: str = "") -> None:
+    """Puts a distribution into a folder as pip would, without its modules."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(points)
