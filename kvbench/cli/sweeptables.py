@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from kvbench.cli.tables import Printer, simple_table
+from kvbench.results.columnunits import unit_of
 from kvbench.results.headline import SHOWN, duration, percent
 from kvbench.sweeps.groups import group_cells, pareto_front, parse_objectives
 from kvbench.sweeps.plan import SEED
-from kvbench.sweeps.result import typed_text, unit_of
+from kvbench.sweeps.result import typed_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

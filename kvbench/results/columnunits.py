@@ -17,23 +17,18 @@ UNITS_KEY = "kvbench.units"
 """Key of a file's metadata, for readers that show no field's: a JSON object of column and unit."""
 
 UNITS: Mapping[str, str] = {
-    "share": "1",
-    "shares": "1",
-    "rate": "1",
-    "rates": "1",
-    "utilisation": "1",
-    "max_over_mean": "1",
-    "mape": "1",
+    **dict.fromkeys(("share", "shares", "rate", "rates", "utilisation"), "share"),
+    "max_over_mean": "ratio",
     "ns": "ns",
     "s": "s",
-    "bytes": "B",
-    "blocks": "blocks",
+    "bytes": "bytes",
     "chunks": "chunks",
     "tokens": "tokens",
     "operations": "operations",
+    **dict.fromkeys(("blocks", "misses"), "blocks"),
     "requests": "requests",
 }
-"""Word of a name → unit, the first that fits; ``1`` is a share or a quotient."""
+"""Word of a name → unit, the first that fits."""
 
 _PER_S = re.compile(r"(?:^|[._])(?P<what>[a-z]+)_per_(?P<time>busy_s|s)(?=$|[._])")
 _WORDS = [(re.compile(rf"(^|[._]){word}(?=$|[._])"), unit) for word, unit in UNITS.items()]
@@ -54,8 +49,8 @@ def with_units(schema: pa.Schema) -> pa.Schema:
 
 def units_of(schema: pa.Schema) -> dict[str, str]:
     """Column → unit, of those that have one in their metadata."""
-    key = UNIT_KEY.encode()
-    return {field.name: field.metadata[key].decode() for field in schema if field.metadata and key in field.metadata}
+    units = {field.name: (field.metadata or {}).get(UNIT_KEY.encode(), b"").decode() for field in schema}
+    return {name: unit for name, unit in units.items() if unit}
 
 
 def _with_unit(field: pa.Field) -> pa.Field:

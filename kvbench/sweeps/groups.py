@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ConfigError
+from kvbench.results.columnunits import unit_of
 from kvbench.results.repeats import Figure
 from kvbench.results.thresholds import figure_of
 from kvbench.sweeps.plan import SEED
-from kvbench.sweeps.result import unit_of
 from kvbench.trace.schema import canonical_json
 
 if TYPE_CHECKING:

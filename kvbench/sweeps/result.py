@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
+from kvbench.results.columnunits import unit_of
 from kvbench.results.repeats import NAMED_BY, leaves
 
 if TYPE_CHECKING:
@@ -24,17 +24,6 @@ OWN_COLUMNS: Mapping[str, Any] = {
     "method": pa.string(),
 }
 JSON_COLUMNS = ("settings", "summary")
-
-_UNITS = (
-    (re.compile(r"_rates?(\.|$)|^rates\.|(share|utilisation)(\.|$|_)"), "share"),
-    (re.compile(r"_ns(\.|$)"), "ns"),
-    (re.compile(r"_per_s$"), "1/s"),
-    (re.compile(r"(^|[._])bytes(\.|$)"), "bytes"),
-    (re.compile(r"(^|[._])tokens(\.|$)"), "tokens"),
-    (re.compile(r"(^|[._])blocks(\.|$)|^misses\."), "blocks"),
-    (re.compile(r"(^|[._])requests(\.|$)"), "requests"),
-)
-"""What in the path of a figure tells its unit; the first that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +100,7 @@ class SweepResult:
         for path in dict.fromkeys(path for each in figures for path in each):
             name = column_name(path)
             name = f"summary_{name}" if name in taken else name
-            columns.append(_column(name, [each.get(path) for each in figures], "figure", path, unit_of(path)))
+            columns.append(_column(name, [each.get(path) for each in figures], "figure", path, unit_of(path) or ""))
         columns += [
             _column(name, [_json(getattr(cell, name)) for cell in cells], "cell", type=pa.string())
             for name in JSON_COLUMNS
@@ -122,11 +111,6 @@ class SweepResult:
 def column_name(path: str) -> str:
     """What the column of a setting or a figure is called."""
     return path.replace(".", "_")
-
-
-def unit_of(path: str) -> str:
-    """The unit of a figure; empty for a plain number."""
-    return next((unit for pattern, unit in _UNITS if pattern.search(path)), "")
 
 
 def plain_values(values: Sequence[Any]) -> list[int | float | str | None]:

@@ -75,7 +75,7 @@ def test_j04_one_run_gives_parquet_tables_at_three_grains_and_csv(
         assert f"wrote {name}.parquet" in done.out
         assert read_manifest(tmp_path / f"{name}.parquet")["rollup"] == by
     assert pq.read_table(tmp_path / "requests.parquet").equals(pq.read_table(run[0]))
-    assert pq.read_schema(tmp_path / "sessions.parquet").field("token_rate").metadata == {b"unit": b"1"}
+    assert pq.read_schema(tmp_path / "sessions.parquet").field("token_rate").metadata == {b"unit": b"share"}
     slices = pq.read_table(tmp_path / "slices.parquet")
     starts = slices["start_ns"].to_pylist()
     assert starts == list(range(starts[0], starts[-1] + 1, 60 * 10**9)), "slices without requests are there, too"

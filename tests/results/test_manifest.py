@@ -16,7 +16,7 @@ from kvbench.results.parquet import read_manifest
 from kvbench.results.result import RESULT_VERSION
 
 CHAT = Path(__file__).parents[2] / "traces" / "chat.arrow"
-SUFFIXES = {"ns": "ns", "bytes": "B", "blocks": "blocks", "tokens": "tokens", "operations": "operations"}
+SUFFIXES = {"ns": "ns", "bytes": "bytes", "blocks": "blocks", "tokens": "tokens", "operations": "operations"}
 TIERS: dict[str, Any] = {"tiers": ["gpu,capacity=500", "cpu,capacity=2k"], "block_bytes": "2MiB", "workers": 2}
 TIMED: dict[str, Any] = TIERS | {"compute": "fixed,prefill_ms_per_token=0.1,decode_ms=20"}
 
@@ -42,11 +42,12 @@ def test_j05_every_table_has_a_version_and_every_quantity_a_unit(tmp_path: Path,
         ("timed.ttft_ns.p99", "ns"),
         ("timed_throughput_output_tokens_per_s", "tokens/s"),
         ("prefill_tokens_per_busy_s", "tokens/s"),
-        ("belady_rates_token", "1"),
-        ("workers_max_over_mean_requests", "1"),
-        ("goodput.share_of_done", "1"),
-        ("tiers.cpu.read_bytes", "B"),
-        ("moved_bytes_per_s", "B/s"),
+        ("belady_rates_token", "share"),
+        ("workers_max_over_mean_requests", "ratio"),
+        ("goodput.share_of_done", "share"),
+        ("tiers.cpu.read_bytes", "bytes"),
+        ("moved_bytes_per_s", "bytes/s"),
+        ("misses.evicted", "blocks"),
         ("seed", None),
         ("tenants", None),
     ],
