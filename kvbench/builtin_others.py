@@ -209,6 +209,9 @@ def kvbench_commands() -> Iterator[CommandSpec]:
         "compare", "kvbench.cli.compare:compare", "Compare runs with each other, or with what was measured."
     )
     yield CommandSpec(
+        "completion", "kvbench.cli.completion:completion", "Print what a shell reads to complete commands."
+    )
+    yield CommandSpec(
         "curve", "kvbench.cli.curve:curve", "Show the exact LRU hit rate at every capacity, found in one pass."
     )
     yield CommandSpec("events", "kvbench.cli.events:events", "Read, write and fold logs of what was stored where.")

@@ -74,6 +74,18 @@ def _kinds(hint: Any) -> list[Any]:
     return [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
 
 
+def choices_of(struct: type[msgspec.Struct]) -> dict[str, list[str]]:
+    """The keys of a table, each with the words that it may have for a value; none where it takes more than words."""
+    hints = get_type_hints(struct)
+    return {name: [word for kind in _kinds(hints[name]) for word in _words(kind)] for name in struct.__struct_fields__}
+
+
+def _words(kind: Any) -> list[str]:
+    if kind is bool:
+        return ["true", "false"]
+    return [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
+
+
 def typed_tables(settings: dict[str, Any], kinds: Mapping[str, TableKind], where: str = "") -> dict[str, Any]:
     """Those of ``settings`` that are named in ``kinds``, as tables; ``where`` says which file they are of."""
     return {

@@ -19,6 +19,9 @@ from kvbench.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMI
 if TYPE_CHECKING:
     from types import FrameType
 
+COMPLETION_VARIABLE = "_KVBENCH_COMPLETE"
+"""In which a shell asks what may follow: ``bash_complete``."""
+
 OUTPUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What a write can fail with. Files that are written have an error of their own, so it was standard output."""
 
@@ -59,6 +62,12 @@ def _run(arguments: list[str] | None) -> int:
 
     from kvbench.cli.root import root
 
+    asked = os.environ.get(COMPLETION_VARIABLE)
+    if asked is not None:
+        from kvbench.cli.completing import answer
+
+        click.echo(answer(root, asked))
+        return EXIT_OK
     try:
         code = root.main(arguments, prog_name="kvbench", standalone_mode=False)
     except click.ClickException as error:

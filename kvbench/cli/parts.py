@@ -10,8 +10,22 @@ from click.shell_completion import CompletionItem
 from kvbench.cli.root import registry_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kvbench.plugins import Registry
     from kvbench.specs import Spec
+
+
+def pieces(incomplete: str, values: Mapping[str, Iterable[str]]) -> list[CompletionItem[Any]]:
+    """Completions of ``KEY=VALUE,…``: keys that are not there yet, and values behind ``KEY=``."""
+    head, comma, last = incomplete.rpartition(",")
+    key, equals, begun = last.partition("=")
+    if equals:
+        return [
+            CompletionItem(f"{head}{comma}{key}={value}") for value in values.get(key, ()) if value.startswith(begun)
+        ]
+    given = {piece.partition("=")[0] for piece in head.split(",")}
+    return [CompletionItem(f"{head}{comma}{name}=") for name in values if name.startswith(last) and name not in given]
 
 
 class PartType(click.ParamType[str]):
@@ -22,11 +36,17 @@ class PartType(click.ParamType[str]):
     def __init__(self, kind: type[Spec]) -> None:
         self.kind = kind
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        name, comma, rest = incomplete.partition(",")
+        specs = registry_of(ctx).specs(self.kind)
+        if not comma:
+            return [CompletionItem(spec.name, help=spec.help) for spec in specs if spec.name.startswith(name)]
+        params = next((spec.params for spec in specs if spec.name == name), ())
+        words = {each.name: ("true", "false") if each.type is bool else each.choices for each in params}
+        helps = {each.name: each.help for each in params}
         return [
-            CompletionItem(spec.name, help=spec.help)
-            for spec in registry_of(ctx).specs(self.kind)
-            if spec.name.startswith(incomplete)
+            CompletionItem(f"{name},{item.value}", help=helps.get(item.value.rpartition(",")[2].rstrip("=")))
+            for item in pieces(rest, words)
         ]
 
 
