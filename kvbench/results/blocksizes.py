@@ -2,7 +2,7 @@
 
 What a request shares with those before it is a leading run of tokens. In whole base blocks of g tokens
 that run is known; blocks of k g tokens hit as many of it as they fill: ⌊run / (k g)⌋ k g. That is exact for
-every multiple of the base. Memory: 16 bytes a distinct base block where the base is not the trace's own.
+every multiple of the base. Memory: about 30 bytes a distinct base block where the base is not the trace's own.
 """
 
 from __future__ import annotations

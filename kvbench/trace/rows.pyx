@@ -4,23 +4,22 @@ All functions take plain buffers (typed memoryviews) and are safe on any content
 size or offsets do not fit raises ValueError before anything is read through it.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 
-from kvbench.hashing cimport mix64
+from kvbench.hashing cimport mix64, mulhi64
+from kvbench.memory cimport large_calloc, large_realloc
 from kvbench.prefetch cimport prefetch
 
-cdef Py_ssize_t AHEAD = 16
+cdef enum:
+    AT_ONCE = 64  # values whose places are fetched into the cache together
+    HASH_BITS = 32
+    FIRST_SLOT_BITS = 10
 
 
 cdef struct Stamped:
     uint64_t value
     int64_t stamp
-
-
-cdef struct Numbered:
-    uint64_t value
-    uint64_t number
 
 
 def first_repeat_rows(
@@ -82,25 +81,34 @@ def first_undense(const uint64_t[::1] values, uint64_t known) -> tuple[int, int]
 cdef class Interner:
     """Numbers 64-bit values 0, 1, 2, … in first-seen order.
 
-    Memory is 16 bytes a slot of an open-addressing table that is at most 5/8 full and doubles. Values
-    that come numbered so already take none, up to the first one that does not.
+    Memory is 8 bytes a value and 8 bytes a slot of an open-addressing table that is at most 5/8 full and
+    doubles. Values that come numbered so already take none, up to the first one that does not. Raises
+    OverflowError for more than 2.6 thousand million others.
     """
 
-    cdef Numbered* table
+    # A slot has the hash of its value above, and its number from 1 below; 0 is an empty one. The first bits of
+    # the hash are where it belongs, so the table grows in the order of its slots; the others tell nearly
+    # always that a slot has another value, without looking that up.
+    cdef uint64_t* table
+    cdef uint64_t* values  # by number
     cdef uint64_t slots
+    cdef int shift
     cdef uint64_t used
     cdef uint64_t identical  # values below are their own numbers, and not in the table
 
     def __cinit__(self):
-        self.slots = 1024
+        self.slots = 1 << FIRST_SLOT_BITS
+        self.shift = HASH_BITS - FIRST_SLOT_BITS
         self.used = 0
         self.identical = 0
-        self.table = <Numbered*>calloc(self.slots, sizeof(Numbered))
-        if self.table == NULL:
+        self.table = <uint64_t*>calloc(self.slots, sizeof(uint64_t))
+        self.values = <uint64_t*>malloc(fill(self.slots) * sizeof(uint64_t))
+        if self.table == NULL or self.values == NULL:
             raise MemoryError()
 
     def __dealloc__(self):
         free(self.table)
+        free(self.values)
 
     def __len__(self) -> int:
         return self.used
@@ -109,6 +117,8 @@ cdef class Interner:
         """Write the number of each of ``values`` to ``out`` (of the same length)."""
         cdef Py_ssize_t index = 0
         cdef Py_ssize_t count = values.shape[0]
+        cdef Py_ssize_t ahead, at
+        cdef uint32_t hashes[AT_ONCE]
         if out.shape[0] != count:
             raise ValueError(f"out has room for {out.shape[0]} of {count} values")
         if self.used == self.identical:
@@ -118,48 +128,78 @@ cdef class Interner:
                 index += 1
             self.used = self.identical
         while index < count:
-            if index + AHEAD < count:
-                prefetch(&self.table[mix64(values[index + AHEAD]) & (self.slots - 1)])
-            out[index] = self.number(values[index])
-            index += 1
+            ahead = min(count - index, AT_ONCE)
+            for at in range(ahead):
+                hashes[at] = hash32(values[index + at])
+                prefetch(&self.table[hashes[at] >> self.shift])
+            for at in range(ahead):
+                out[index + at] = self.number(values[index + at], hashes[at])
+            index += ahead
 
-    cdef uint64_t number(self, uint64_t value) except? 0xFFFFFFFFFFFFFFFF:
-        cdef Numbered* slot
+    cdef inline uint64_t number(self, uint64_t value, uint32_t hashed) except? 0xFFFFFFFFFFFFFFFF:
+        cdef uint64_t index = hashed >> self.shift
+        cdef uint64_t slot = self.table[index]
         if value < self.identical:
             return value
-        slot = numbered_slot(self.table, self.slots, value)
-        if slot.number == 0:
-            if (self.used - self.identical + 1) * 8 > self.slots * 5:
-                self.grow()
-                slot = numbered_slot(self.table, self.slots, value)
-            self.used += 1
-            slot.value = value
-            slot.number = self.used
-        return slot.number - 1
+        while slot != 0:
+            if slot >> 32 == hashed and self.values[<uint32_t>slot - 1] == value:
+                return self.identical + <uint32_t>slot - 1
+            index = (index + 1) & (self.slots - 1)
+            slot = self.table[index]
+        if self.used - self.identical == fill(self.slots):
+            self.grow()
+            index = empty_slot(self.table, self.slots, hashed >> self.shift)
+        self.values[self.used - self.identical] = value
+        self.used += 1
+        self.table[index] = <uint64_t>hashed << 32 | (self.used - self.identical)
+        return self.used - 1
 
     cdef int grow(self) except -1:
+        cdef uint64_t index, at
         cdef uint64_t wider = self.slots * 2
-        cdef uint64_t index
-        cdef Numbered* fresh = <Numbered*>calloc(wider, sizeof(Numbered))
+        cdef uint64_t taken[AT_ONCE]
+        cdef int count
+        cdef uint64_t* values
+        cdef uint64_t* fresh
+        if self.shift == 0:
+            raise OverflowError(f"there are more than {self.used} different ids, and no more can be told apart")
+        values = <uint64_t*>large_realloc(self.values, fill(wider) * sizeof(uint64_t))
+        if values == NULL:
+            raise MemoryError()
+        self.values = values
+        fresh = <uint64_t*>large_calloc(wider, sizeof(uint64_t))
         if fresh == NULL:
             raise MemoryError()
-        for index in range(self.slots):
-            if index + <uint64_t>AHEAD < self.slots:
-                prefetch(&fresh[mix64(self.table[index + <uint64_t>AHEAD].value) & (wider - 1)])
-            if self.table[index].number != 0:
-                numbered_slot(fresh, wider, self.table[index].value)[0] = self.table[index]
+        self.shift -= 1
+        for index in range(0, self.slots, AT_ONCE):
+            count = 0
+            for at in range(index, index + AT_ONCE):
+                taken[count] = self.table[at]
+                count += self.table[at] != 0
+            for at in range(count):
+                fresh[empty_slot(fresh, wider, (taken[at] >> 32) >> self.shift)] = taken[at]
         free(self.table)
         self.table = fresh
         self.slots = wider
         return 0
 
 
-cdef inline Numbered* numbered_slot(Numbered* table, uint64_t slots, uint64_t value) noexcept nogil:
-    # The slot that holds `value` (stored numbers start at 1), or the empty one where it belongs.
-    cdef uint64_t index = mix64(value) & (slots - 1)
-    while table[index].number != 0 and table[index].value != value:
+cdef inline uint32_t hash32(uint64_t value) noexcept nogil:
+    # Both halves of one product, folded: the low one spreads small differences, the high one large ones.
+    cdef uint64_t mixed = value ^ 0x9e3779b97f4a7c15ULL
+    return (mulhi64(mixed, 0xd6e8feb86659fd93ULL) ^ mixed * 0xd6e8feb86659fd93ULL) >> 32
+
+
+cdef inline uint64_t empty_slot(const uint64_t* table, uint64_t slots, uint64_t index) noexcept nogil:
+    # The first empty slot from `index` on.
+    while table[index] != 0:
         index = (index + 1) & (slots - 1)
-    return &table[index]
+    return index
+
+
+cdef inline uint64_t fill(uint64_t slots) noexcept nogil:
+    # So many of `slots` are used at most.
+    return slots // 8 * 5
 
 
 cdef inline uint64_t table_size(uint64_t values) noexcept nogil:

@@ -5,7 +5,7 @@ out or refused, then rows are chosen by number, by time, by session, tenant and 
 sample; the traces are merged by arrival (at a tie, the one that was named first comes first); the rate
 is scaled; the whole is repeated; the first arrival is moved.
 
-Memory is a batch or two of each trace, 16 bytes a distinct block and as many a sampled unit, and the
+Memory is a batch or two of each trace, about 30 bytes a distinct block and as many a sampled unit, and the
 rows that arrive at one time.
 """
 
