@@ -179,5 +179,5 @@ def test_the_import_is_measured_beside_msgspec(
     monkeypatch.setattr(module, "peak_bytes", lambda source, output: source.stat().st_size)
     assert module.main(["--rows", "50", "--times", "1", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert set(figures) == {"dense", "any", "sorted", "shuffled"}
+    assert set(figures) == {"dense", "any", "turns", "sorted", "shuffled"}
     assert all(figure > 0 for figures_of in figures.values() for figure in figures_of.values())

@@ -144,7 +144,7 @@ def import_trace(
     renumbered 0 … U-1 in first-seen order; ``keep_ids`` keeps the old ones in ``original_ids``. Ids
     whose scope is the file are kept apart by member unless ``shared_ids``. ``block_tokens`` overrides
     the format's block size; ``limit`` is for prompts that are too long. Memory is bounded whatever
-    the number of rows, but for the numbers of the ids (16 bytes a distinct block) and what a format
+    the number of rows, but for the numbers of ids that are not dense (21 to 34 bytes each) and what a format
     remembers of sessions.
 
     Raises TraceError for a bad source, OutputError for an output that cannot be written; then no

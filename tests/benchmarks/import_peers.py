@@ -29,28 +29,37 @@ SHARED, FRESH = 8, 16
 """A row has so many blocks that the rows before had, and so many that none had."""
 
 
+KINDS = ("dense", "any", "turns")
+"""Of traces: dense ids, any 64-bit ids, and dense ids in rows that are turns of sessions."""
+SESSIONS = 5000
+
+
 class Row(msgspec.Struct):
     timestamp: int
     input_length: int
     output_length: int
     hash_ids: list[int]
+    session_id: str | None = None
+    delay: float | None = None
 
 
-def write_lines(path: Path, rows: int, *, dense: bool, shuffled: bool = False, pool: int = 2**40) -> None:
-    """A file of ``rows`` requests; ids are 0, 1, 2, … in first-seen order if ``dense``, else any 64-bit numbers.
+def write_lines(path: Path, rows: int, *, kind: str = "dense", shuffled: bool = False, pool: int = 2**40) -> None:
+    """A file of ``rows`` requests of one of the :data:`KINDS`; dense ids are 0, 1, 2, … in first-seen order.
 
     There are ``pool`` different ones at most, and rows come in any order if ``shuffled``.
     """
     times = np.arange(rows)
     if shuffled:
         np.random.default_rng(0).shuffle(times)
-    spread = 1 if dense else 0x9E3779B97F4A7C15
+    spread = 0x9E3779B97F4A7C15 if kind == "any" else 1
     tokens = 512 * (SHARED + FRESH)
     with path.open("w") as file:
         for row, arrival in enumerate(times.tolist()):
             first = SHARED + row * FRESH % pool
             ids = [id * spread % 2**64 for id in (*range(SHARED), *range(first, first + FRESH))]
             line = {"timestamp": arrival, "input_length": tokens, "output_length": 300, "hash_ids": ids}
+            if kind == "turns":
+                line |= {"session_id": f"user-{row % SESSIONS}", "delay": 1.5}
             file.write(json.dumps(line) + "\n")
 
 
@@ -84,7 +93,7 @@ def peak_bytes(source: Path, output: Path) -> int:
 
 
 def measure(rows: int, times: int) -> dict[str, dict[str, float]]:
-    """Bytes a second by kind of ids, and peak bytes by order of rows."""
+    """Bytes a second by kind of trace, and peak bytes by order of rows."""
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder, "rows.jsonl"), Path(folder, "rows.arrow")
@@ -92,18 +101,18 @@ def measure(rows: int, times: int) -> dict[str, dict[str, float]]:
         def imported() -> None:
             import_trace(source, output, format=MooncakeFormat(), force=True)
 
-        for ids in ("dense", "any"):
-            write_lines(source, rows, dense=ids == "dense")
+        for kind in KINDS:
+            write_lines(source, rows, kind=kind)
             size = os.path.getsize(source)
             alone, whole = float("inf"), float("inf")
             for _ in range(times):
                 alone = min(alone, best_s(lambda: parse_alone(source), 1))
                 whole = min(whole, best_s(imported, 1))
-            figures[ids] = {"bytes": size, "msgspec": size / alone, "import": size / whole, "ratio": whole / alone}
+            figures[kind] = {"bytes": size, "msgspec": size / alone, "import": size / whole, "ratio": whole / alone}
         for order in ("sorted", "shuffled"):
             peaks = []
             for factor in (1, 4):
-                write_lines(source, rows * factor, dense=True, shuffled=order == "shuffled", pool=160_000)
+                write_lines(source, rows * factor, shuffled=order == "shuffled", pool=160_000)
                 peaks.append(peak_bytes(source, output))
             figures[order] = {"once_bytes": peaks[0], "four_times_bytes": peaks[1]}
     return figures
@@ -119,10 +128,10 @@ def main(arguments: list[str] | None = None) -> int:
     if given.json:
         print(json.dumps(figures, indent=2))
         return 0
-    for ids in ("dense", "any"):
-        of = figures[ids]
+    for kind in KINDS:
+        of = figures[kind]
         print(
-            f"{ids:>8} ids, {of['bytes'] / 1e6:,.0f} MB: msgspec alone {of['msgspec'] / 1e6:,.0f} MB/s, "
+            f"{kind:>8}, {of['bytes'] / 1e6:,.0f} MB: msgspec alone {of['msgspec'] / 1e6:,.0f} MB/s, "
             f"import {of['import'] / 1e6:,.0f} MB/s, {of['ratio']:.2f} times as long"
         )
     for order in ("sorted", "shuffled"):

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from kvbench.errors import KvbenchError, TraceError
 from kvbench.trace import import_trace
 from kvbench.trace.formats import ReadLog
-from kvbench.trace.formats.mooncake import MooncakeFormat
+from kvbench.trace.formats import text as text_module
+from kvbench.trace.formats.mooncake import MooncakeFormat, Sessions
 from kvbench.trace.formats.mooncake_delta import MooncakeDeltaFormat
 from kvbench.trace.formats.mooncake_line import IGNORED_FIELDS
-from kvbench.trace.formats.mooncake_plain import plain_batch
+from kvbench.trace.formats.mooncake_plain import PlainReader
 from kvbench.trace.formats.text import Lines
 from kvbench.trace.schema import COLUMN_BY_NAME
 
@@ -27,6 +28,10 @@ GOOD = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0,
 def lines_of(path, *rows) -> Lines:
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     return Lines(path)
+
+
+def plain_batch(chunk: bytes, first: int):
+    return PlainReader(Sessions(ReadLog())).batch(chunk, first)
 
 
 def read(lines: Lines, log: ReadLog | None = None) -> list[dict]:
@@ -201,7 +206,7 @@ def test_usual_rows_and_all_others_are_read_alike(tmp_path, line_end):
     path = tmp_path / "t.jsonl"
     path.write_bytes(line_end.join(rows).encode())
     usual = read(Lines(path))
-    path.write_bytes(line_end.join([*rows, '{"timestamp": 6, "input_length": 1, "session_id": "s"}']).encode())
+    path.write_bytes(line_end.join([*rows, '{"timestamp": 6, "input_length": 1, "priority": 1}']).encode())
     assert read(Lines(path))[:-1] == usual
     assert [row["arrival_ns"] for row in usual] == [0, 1_234_500_000, 3_000_001, 4_000_000, 5_000_000]
     assert [row["block_ids"] for row in usual] == [[0, 2**64 - 1], [1, 2], [7], None, []]
@@ -227,6 +232,63 @@ def test_what_is_taken_for_usual_rows_is_json_with_the_same_values(text):
     assert batch.column("input_tokens").to_pylist() == [row["input_length"] for row in rows]
     assert batch.column("output_tokens").to_pylist() == [row.get("output_length") for row in rows]
     assert batch.column("arrival_ns").to_pylist() == [round(row["timestamp"] * 10**6) for row in rows]
+
+
+class WithoutPlainReader(MooncakeFormat):
+    _whole_prompts = False
+
+
+NAMES = st.sampled_from(["a", "b", "é", "", "7", 7])
+TURNS = st.fixed_dictionaries(
+    {"input_length": st.integers(0, 9)},
+    optional={
+        "timestamp": st.sampled_from([0, 7, 1.25, 3.000001, 2**43]),
+        "delay": st.sampled_from([0, 5, 0.5, None]),
+        "session_id": NAMES,
+        "request_id": NAMES | st.none(),
+        "output_tokens": st.integers(0, 9) | st.none(),
+        "hash_ids": st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 10**9), max_size=4) | st.none(),
+    },
+)
+UNUSUAL = st.sampled_from(
+    [
+        {"session_id": 'qu"ote'},
+        {"session_id": 2**65},
+        {"session_id": -1},
+        {"timestamp": -1},
+        {"timestamp": 2**53},
+        {"timestamp": 1e300},
+        {"delay": -1},
+        {"delay": 2**43},
+        {"delay_ms": 4},
+        {"input_length": 2**32},
+        {"output_length": 5},
+        {"wait_for": "7"},
+        {"priority": 1},
+    ]
+)
+
+
+@given(
+    st.lists(TURNS, max_size=12), st.none() | st.tuples(UNUSUAL, st.integers(0, 11)), st.booleans(), st.integers(1, 999)
+)
+@settings(max_examples=300, deadline=None)
+def test_turns_of_sessions_are_read_alike_by_the_plain_reader_and_by_that_of_all_json(rows, odd, tight, size):
+    """In chunks of any size, so that either reader goes on where the other stopped."""
+    rows = [row | (odd[0] if odd is not None and at == odd[1] else {}) for at, row in enumerate(rows)]
+    separators = (",", ":") if tight else (", ", ": ")
+    text = "\n".join(json.dumps(row, ensure_ascii=False, separators=separators) for row in rows)
+    seen = []
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_module, "CHUNK_BYTES", size)
+        path = Path(folder, "t.jsonl")
+        path.write_text(text, "utf-8")
+        for format in (MooncakeFormat(), WithoutPlainReader()):
+            log = ReadLog(skip=True)
+            found = [row for batch in format.read(Lines(path), log) for row in batch.to_pylist()]
+            full = [dict.fromkeys(COLUMN_BY_NAME) | row for row in found]
+            seen.append((full, log.estimated_arrivals, log.rejected.count, log.rejected.examples, log.notes))
+    assert seen[0] == seen[1]
 
 
 def test_an_agentic_row_comes_after_what_it_waits_for_and_its_tools(tmp_path):

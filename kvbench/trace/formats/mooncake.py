@@ -30,14 +30,14 @@ from kvbench.trace.formats.mooncake_line import (
     nanoseconds,
     required_length,
 )
-from kvbench.trace.formats.mooncake_plain import plain_batch
+from kvbench.trace.formats.mooncake_plain import PlainReader
 from kvbench.trace.formats.text import numbered
 from kvbench.trace.formats.texttokens import TokenRule, make_rule
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kvbench.trace.formats.text import Lines
 
@@ -75,6 +75,9 @@ class MooncakeFormat(TraceFormat):
     """See the module. ``tokenizer``, ``bytes_per_token``, ``characters_per_token`` are the rule for ``text_input``
     where one is given (:mod:`kvbench.trace.formats.texttokens`)."""
 
+    _whole_prompts = True
+    """Whether the ids of a row are those of its whole prompt."""
+
     def __init__(
         self, tokenizer: str | None = None, bytes_per_token: int | None = None, characters_per_token: int | None = None
     ) -> None:
@@ -104,8 +107,9 @@ class MooncakeFormat(TraceFormat):
     def read(self, lines: Lines, log: ReadLog) -> Iterator[pa.RecordBatch]:
         decoder = msgspec.json.Decoder(Line)
         sessions = self._sessions(log)
+        plain = PlainReader(sessions) if self._whole_prompts else None
         for first, chunk in lines.chunks():
-            batch = self._usual(chunk, first)
+            batch = None if plain is None else plain.batch(chunk, first)
             if batch is not None:
                 yield batch
                 continue
@@ -125,9 +129,12 @@ class MooncakeFormat(TraceFormat):
         sessions: Sessions = log.carried.setdefault("sessions", Sessions(log, self._rule))
         return sessions
 
-    def _usual(self, chunk: bytes, first: int) -> pa.RecordBatch | None:
-        """The rows of a chunk without anything that the rows before matter to; None if there may be such a thing."""
-        return plain_batch(chunk, first)
+
+class Followed(NamedTuple):
+    """Of rows that follow one another: when each arrives, and its turn (None without a session)."""
+
+    arrivals: list[int]
+    turns: list[int | None]
 
 
 class Sessions:
@@ -158,9 +165,7 @@ class Sessions:
             turn = 0 if previous is None else previous[1] + 1
             self._last[session] = (arrival_ns, turn, request)
         if request is not None:
-            self._requests[request] = arrival_ns
-            if not self._agentic and len(self._requests) > REMEMBERED_REQUESTS:
-                del self._requests[next(iter(self._requests))]
+            self._remember(request, arrival_ns)
         return Row(
             arrival_ns,
             tokens,
@@ -174,6 +179,40 @@ class Sessions:
             line.priority,
             line.output_token_ids,
         )
+
+    def follow(
+        self, sessions: Sequence[str | None], requests: Sequence[str | None], said: list[int], delays: list[int]
+    ) -> Followed | None:
+        """As :meth:`row`, of many rows that wait for no others; None, and nothing is taken in, if one is bad.
+
+        Of each row its session, its name, when it says it arrives, and its delay (-1: it does not say).
+        """
+        last: dict[str, tuple[int, int, str | None]] = {}
+        turns: list[int | None] = []
+        arrivals = []
+        for session, request, arrival_ns, delay_ns in zip(sessions, requests, said, delays, strict=True):
+            previous = None if session is None else last.get(session) or self._last.get(session)
+            if arrival_ns < 0:
+                if previous is None or delay_ns < 0 or previous[0] + delay_ns > MAX_NS:
+                    return None
+                arrival_ns = previous[0] + delay_ns
+            turn = None
+            if session is not None:
+                turn = 0 if previous is None else previous[1] + 1
+                last[session] = (arrival_ns, turn, request)
+            turns.append(turn)
+            arrivals.append(arrival_ns)
+        self._last |= last
+        self._log.estimated_arrivals += sum(arrival_ns < 0 for arrival_ns in said)
+        for request, arrival_ns in zip(requests, arrivals, strict=True):
+            if request is not None:
+                self._remember(request, arrival_ns)
+        return Followed(arrivals, turns)
+
+    def _remember(self, request: str, arrival_ns: int) -> None:
+        self._requests[request] = arrival_ns
+        if not self._agentic and len(self._requests) > REMEMBERED_REQUESTS:
+            del self._requests[next(iter(self._requests))]
 
     def _prompt(self, line: Line) -> tuple[int, Any]:
         """The length of the prompt, and its tokens where it is text that is tokenised."""

@@ -22,8 +22,6 @@ from kvbench.trace.schema import TraceFacts
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kvbench.trace.formats import ReadLog
 
 MAX_BLOCKS = 1 << 20
@@ -33,6 +31,8 @@ PIECE = struct.Struct("<16sQQ")
 
 class MooncakeDeltaFormat(MooncakeFormat):
     """See the module; ``block_tokens`` is the size of the blocks that the ids stand for."""
+
+    _whole_prompts = False
 
     def __init__(self, block_tokens: int = BLOCK_TOKENS) -> None:
         super().__init__()
@@ -48,9 +48,6 @@ class MooncakeDeltaFormat(MooncakeFormat):
     def _sessions(self, log: ReadLog) -> Sessions:
         sessions: Sessions = log.carried.setdefault("sessions", _DeltaSessions(log, self._block_tokens))
         return sessions
-
-    def _usual(self, chunk: bytes, first: int) -> pa.RecordBatch | None:
-        """None: ids are made anew in every row."""
 
 
 class _DeltaSessions(Sessions):

@@ -3,6 +3,7 @@ from typing import Any
 import numpy.typing as npt
 
 SMALLEST_ROW: int
+TURN_COLUMNS: int
 
 def scan_rows(
     text: bytes,
@@ -13,3 +14,4 @@ def scan_rows(
     out_lengths: npt.NDArray[Any],
     out_values: npt.NDArray[Any],
 ) -> tuple[int, int]: ...
+def scan_turns(text: bytes, out: npt.NDArray[Any], out_values: npt.NDArray[Any]) -> tuple[int, int]: ...

@@ -23,7 +23,9 @@ BZIP2_MAGIC = b"BZh"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 UTF8_MARK = b"\xef\xbb\xbf"
 NEW_LINE = ord("\n")
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 22
+COUNTED_BYTES = 1 << 17
+"""Line ends are counted in pieces of this size, which stay in the cache."""
 HEAD_BYTES = 65_536
 MAX_LINE_BYTES = 1 << 28
 """A longer line is no row of a trace; it would have to be held in memory whole."""
@@ -104,10 +106,10 @@ class Lines:
             while chunk := text.take(CHUNK_BYTES):
                 end = chunk.rfind(b"\n") + 1
                 if end:
-                    whole = b"".join([*rest, chunk[:end]])
+                    whole = b"".join([*rest, memoryview(chunk)[:end]])
                     rest, length = [], 0
                     yield number, whole
-                    number += int(np.count_nonzero(np.frombuffer(whole, np.uint8) == NEW_LINE))
+                    number += _line_ends(whole)
                 rest.append(chunk[end:])
                 length += len(chunk) - end
                 if length > MAX_LINE_BYTES:
@@ -257,6 +259,12 @@ def numbered(first: int, chunk: bytes) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(chunk.split(b"\n"), first):
         if line := line.strip():
             yield number, line
+
+
+def _line_ends(text: bytes) -> int:
+    values = np.frombuffer(text, np.uint8)
+    starts = range(0, len(values), COUNTED_BYTES)
+    return sum(int(np.count_nonzero(values[start : start + COUNTED_BYTES] == NEW_LINE)) for start in starts)
 
 
 def is_compressed(head: bytes) -> bool:
