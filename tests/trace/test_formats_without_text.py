@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import foreign
 import pyarrow as pa
 import pytest
@@ -256,3 +259,41 @@ def test_a14_without_ids_hits_are_unknown_and_queues_are_not(tmp_path):
     result = kvbench.replay(tmp_path / "t.arrow", compute="fixed,prefill_ms_per_token=1,decode_ms=20")
     assert set(result.summary["rates"].values()) == {None}
     assert result.summary["timed"]["ttft_ns"]["mean"] > 4 * S
+
+
+HUGE = {
+    "routesim": b"".join(b'{"ts":%d,"prompt_tokens":1048575}\n' % row for row in range(200)),
+    "routesim of prefixes": b"".join(
+        b'{"ts":1,"prompt_tokens":1048575,"prefix_hash":"%d","prefix_len":1048575}\n' % row for row in range(130)
+    ),
+    "mlperf-io,bytes_per_token=1": b"Timestamp,Operation,Object_Size_Bytes,Tier,Key,Phase\n"
+    + b"".join(b"%d,Read,524288,t,k%d,p\n" % (row, row) for row in range(400)),
+    "tracelab": b"session_id,prefix_len,input_len,output_len\n" + b"s,2000000,64,0\n" * 130,
+    "mooncake-delta": b"".join(
+        b'{"session_id":1,"timestamp":1,"input_length":1,"output_length":%d,"hash_ids":[%d]}\n' % (tokens, tokens)
+        for tokens in (60_000_000, *range(130))
+    ),
+}
+MOST_MIB = 300
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the peak memory of a process is not told")
+@pytest.mark.parametrize("case", HUGE)
+def test_ten_kilobytes_that_claim_huge_prompts_stay_below_300_mib(tmp_path, case):
+    source, target = tmp_path / "source", tmp_path / "t.arrow"
+    source.write_bytes(HUGE[case])
+    assert len(HUGE[case]) <= 12_000
+    code = (
+        "import resource, sys\n"
+        "from kvbench.cli import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "finally:\n"
+        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)\n"
+    )
+    choice = case.split(" ")[0]
+    command = [sys.executable, "-c", code, "trace", "import", str(source), "--format", choice, "-o", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    peak = int(done.stderr.splitlines()[-1]) * (1 if sys.platform == "darwin" else 1024)
+    assert peak < MOST_MIB << 20
+    assert target.exists()

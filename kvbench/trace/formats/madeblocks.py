@@ -1,15 +1,22 @@
-"""Block ids made from how a session's prompts continue one another, for traces that only count tokens."""
+"""Block ids that are made, for traces that only count tokens: runs of numbers until they are needed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from kvbench.trace.formats.fields import made_id_count
+from kvbench.trace.recut import MAX_IDS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from kvbench.trace.formats.fields import Ids
+
+Run = tuple[int, int]
+"""Ids that follow one another: the first, and how many."""
 
 
 class IdSource:
@@ -18,11 +25,27 @@ class IdSource:
     def __init__(self) -> None:
         self._next = 0
 
-    def take(self, count: int) -> tuple[int, int]:
-        """A run of ``count`` new ids: first id, and count."""
+    def take(self, count: int) -> Run:
+        """A run of ``count`` new ids."""
         first = self._next
         self._next += count
         return first, count
+
+
+class NamedIds:
+    """Ids of what has a name: the same for the same place in it, from ``ids`` where they were not asked for yet."""
+
+    def __init__(self, ids: IdSource) -> None:
+        self._ids = ids
+        self._known: dict[str, list[Run]] = {}
+
+    def first(self, count: int, name: str) -> list[Run]:
+        """The first ``count`` ids of ``name``."""
+        known = self._known.setdefault(name, [])
+        have = sum(length for _, length in known)
+        if have < count:
+            known.append(self._ids.take(count - have))
+        return leading(known, count)
 
 
 class Context:
@@ -36,7 +59,7 @@ class Context:
     def __init__(self, ids: IdSource, block_tokens: int) -> None:
         self._ids = ids
         self._block_tokens = block_tokens
-        self._runs: list[tuple[int, int]] = []
+        self._runs: list[Run] = []
         self._tokens = 0
 
     def extended(self, prefix_tokens: int, new_tokens: int, output_tokens: int) -> tuple[Ids, Ids]:
@@ -49,14 +72,14 @@ class Context:
         prompt = made_id_count("input_len", prefix_tokens + new_tokens, self._block_tokens)
         total = made_id_count("output_len", prefix_tokens + new_tokens + output_tokens, self._block_tokens)
         kept = min(prefix_tokens, self._tokens) // self._block_tokens
-        runs = _leading(self._runs, kept)
+        runs = leading(self._runs, kept)
         runs += [run for run in (self._ids.take(prompt - kept), self._ids.take(total - prompt)) if run[1]]
         self._runs, self._tokens = runs, prefix_tokens + new_tokens + output_tokens
-        ids = _expanded(runs, total)
+        ids = expanded(runs)
         return ids[:prompt], ids[prompt:]
 
 
-def _leading(runs: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+def leading(runs: Sequence[Run], count: int) -> list[Run]:
     """The runs of the first ``count`` ids."""
     kept = []
     for first, length in runs:
@@ -67,10 +90,24 @@ def _leading(runs: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
     return kept
 
 
-def _expanded(runs: list[tuple[int, int]], total: int) -> Ids:
-    ids = np.empty(total, np.uint64)
-    at = 0
-    for first, length in runs:
-        ids[at : at + length] = np.arange(first, first + length, dtype=np.uint64)
-        at += length
-    return ids
+def expanded(runs: Sequence[Run]) -> Ids:
+    """The ids of all runs."""
+    parts = [np.arange(first, first + length, dtype=np.uint64) for first, length in runs]
+    return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+
+
+def with_ids(batch: pa.RecordBatch, runs: Sequence[Sequence[Run]]) -> Iterator[pa.RecordBatch]:
+    """``batch`` with the block ids of each row, in pieces of at most :data:`MAX_IDS` of them, or of one row.
+
+    A few letters can ask for many ids, so they are not made all at once.
+    """
+    counts = np.array([sum(length for _, length in of_row) for of_row in runs], np.int64)
+    start = 0
+    while start < batch.num_rows:
+        within = int(np.searchsorted(np.cumsum(counts[start:]), MAX_IDS, side="right"))
+        stop = start + max(1, within)
+        offsets = np.concatenate([[0], np.cumsum(counts[start:stop])]).astype(np.int32)
+        ids = pa.array(expanded([run for of_row in runs[start:stop] for run in of_row]))
+        column = pa.ListArray.from_arrays(pa.array(offsets), ids)
+        yield batch.slice(start, stop - start).append_column("block_ids", column)
+        start = stop

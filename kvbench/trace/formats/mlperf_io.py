@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kvbench.trace.columns import validity
 from kvbench.trace.formats import ReadLog, TraceFormat
+from kvbench.trace.formats.madeblocks import IdSource, NamedIds, Run, with_ids
 from kvbench.trace.formats.tablefiles import CsvTable, header_of, require_columns
 from kvbench.trace.formats.tabular import Rows
 from kvbench.trace.formats.values import Seconds, Whole, as_text
@@ -23,16 +24,12 @@ from kvbench.trace.schema import TraceFacts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy.typing as npt
-
     from kvbench.trace.formats.text import Lines
 
 COLUMNS = ("Timestamp", "Operation", "Object_Size_Bytes", "Tier", "Key", "Phase")
 BYTES = Whole(pa.int64(), 0, 2**62)
 MAX_BLOCKS = 1 << 15
 """Of one object: a few letters of a file must not fill the memory."""
-ROWS_AT_ONCE = 512
-"""So that these rows with so many blocks each are not too much at once."""
 
 
 class MlperfIoFormat(TraceFormat):
@@ -49,7 +46,7 @@ class MlperfIoFormat(TraceFormat):
         self._bytes_per_token = bytes_per_token
         self._block_tokens = block_tokens if bytes_per_token else 1
         self._operations = ("Read", "Write") if operations == "all" else (operations.capitalize(),)
-        self._known: dict[str, int] = {}
+        self._objects = NamedIds(IdSource())
         self._evictions = 0
 
     def sniff(self, head: bytes, name: str) -> bool:
@@ -62,14 +59,14 @@ class MlperfIoFormat(TraceFormat):
         table = CsvTable(lines)
         require_columns(lines.name, table.names, COLUMNS)
         self._evictions = 0
-        for piece in (part for whole in table.pieces() for part in whole.split(ROWS_AT_ONCE)):
+        for piece in table.pieces():
             rows = Rows(piece)
             rows.read("arrival_ns", "Timestamp", Seconds(9), required=True)
             rows.read("type", "Operation", as_text, required=True)
-            self._objects(rows)
             self._choose(rows)
+            runs = self._runs(rows)
             piece.count(log.ignored_fields, COLUMNS)
-            yield rows.batch(lines.name, log)
+            yield from with_ids(rows.batch(lines.name, log), runs)
         if self._evictions:
             log.notes.append(f"{lines.name}: {self._evictions:,} operations of evictions were left out")
 
@@ -84,13 +81,14 @@ class MlperfIoFormat(TraceFormat):
         asked = pc.is_in(operations, pa.array(self._operations)).to_numpy(zero_copy_only=False)
         rows.keep(asked & ~evicted)
 
-    def _objects(self, rows: Rows) -> None:
-        """Lengths and ids: id ``i << 32 | n`` is block n of the i-th key."""
+    def _runs(self, rows: Rows) -> list[list[Run]]:
+        """Takes the lengths, and returns the ids of each good row; others are refused."""
         keys = rows.values("Key", as_text).to_pylist()
         sizes = rows.values("Object_Size_Bytes", BYTES).to_pylist()
         tokens: list[int] = []
-        ids: list[npt.NDArray[np.uint64]] = []
-        for row, (key, size) in enumerate(zip(keys, sizes, strict=True)):
+        runs: list[list[Run]] = []
+        for row, is_good in enumerate(rows.good().tolist()):
+            key, size = keys[row], sizes[row]
             count = 1 if not self._bytes_per_token else -(-(size or 0) // self._bytes_per_token)
             blocks = -(-count // self._block_tokens)
             if key is None:
@@ -99,12 +97,8 @@ class MlperfIoFormat(TraceFormat):
                 rows.refuse(row, "Object_Size_Bytes", None, "is missing")
             elif blocks > MAX_BLOCKS:
                 rows.refuse(row, "Object_Size_Bytes", size, f"makes more than {MAX_BLOCKS:,} blocks")
-            else:
-                first = self._known.setdefault(key, len(self._known)) << 32
-                tokens.append(count)
-                ids.append(np.arange(first, first + blocks, dtype=np.uint64))
-                continue
-            tokens.append(0)
-            ids.append(np.zeros(0, np.uint64))
+            elif is_good:
+                runs.append(self._objects.first(blocks, key))
+            tokens.append(count if blocks <= MAX_BLOCKS else 0)
         rows.columns["input_tokens"] = pa.array(tokens, pa.uint32())
-        rows.columns["block_ids"] = pa.array(ids, pa.list_(pa.uint64()))
+        return runs

@@ -33,6 +33,7 @@ from kvbench.trace.formats.mooncake_line import (
 from kvbench.trace.formats.mooncake_plain import PlainReader
 from kvbench.trace.formats.text import numbered
 from kvbench.trace.formats.texttokens import TokenRule, make_rule
+from kvbench.trace.recut import MAX_IDS
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.units import MAX_TOKENS
 
@@ -114,11 +115,18 @@ class MooncakeFormat(TraceFormat):
                 yield batch
                 continue
             rows: list[tuple[Any, ...]] = []
+            ids = 0
             for number, line in numbered(first, chunk):
                 try:
-                    rows.append((*sessions.row(decode_line(decoder, line, log), f"{lines.name}, row {number}"), number))
+                    row = sessions.row(decode_line(decoder, line, log), f"{lines.name}, row {number}")
                 except BadLine as bad:
                     log.refuse(TraceError.at(lines.name, number, *bad.args))
+                    continue
+                rows.append((*row, number))
+                ids += len(row.block_ids or ())
+                if ids >= MAX_IDS:
+                    yield _batch(rows)
+                    rows, ids = [], 0
             if rows:
                 yield _batch(rows)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from kvbench.trace.failures import Phrase
+from kvbench.trace.formats.fields import MAX_MADE_IDS
 from kvbench.trace.formats.mooncake import BLOCK_TOKENS, MooncakeFormat, Row, Sessions
 from kvbench.trace.formats.mooncake_line import BadLine, Line
 from kvbench.trace.schema import TraceFacts
@@ -24,8 +25,6 @@ from kvbench.units import MAX_TOKENS
 if TYPE_CHECKING:
     from kvbench.trace.formats import ReadLog
 
-MAX_BLOCKS = 1 << 20
-"""Of one prompt, so that a few letters of a file do not fill the memory."""
 PIECE = struct.Struct("<16sQQ")
 
 
@@ -70,7 +69,7 @@ class _DeltaSessions(Sessions):
         if prompt.own and own is not None and own[: len(prompt.own)] == prompt.own:
             self._warn(where)
         prompt.tokens += row.input_tokens
-        if prompt.tokens > MAX_TOKENS or (own is not None and prompt.tokens > MAX_BLOCKS * self._block_tokens):
+        if prompt.tokens > MAX_TOKENS or (own is not None and prompt.tokens > MAX_MADE_IDS * self._block_tokens):
             rule = f"makes a prompt of {prompt.tokens:,} tokens with those of the turns before, which is too long"
             raise BadLine("input_length", row.input_tokens, rule)
         for at, id in enumerate(own or ()):
@@ -118,7 +117,7 @@ class _Prompt:
         name, tokens = self.answer
         self.tokens += tokens
         self.answer = None
-        if self.own is not None and self.tokens <= MAX_BLOCKS * self.block_tokens:
+        if self.own is not None and self.tokens <= MAX_MADE_IDS * self.block_tokens:
             self.add(name, tokens)
 
     def add(self, name: bytes, tokens: int) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from kvbench.trace.formats.mooncake import Sessions
 
 
+COLUMNS = 10
+"""What :func:`scan_turns` says of a row; the first five of them :func:`scan_rows` says."""
+
+
 class PlainReader:
     """Reads chunks of whole lines whose rows are usual: the fields of the released files and, where they are turns of
     sessions, ``session_id``, ``delay`` and ``request_id``, each at most once and no other.
@@ -25,7 +29,7 @@ class PlainReader:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._columns = np.empty((mooncake_scan.TURN_COLUMNS, 0), np.int64)
+        self._columns = np.empty((COLUMNS, 0), np.int64)
         self._ids = np.empty(0, np.uint64)
 
     def batch(self, chunk: bytes, first: int) -> pa.RecordBatch | None:
@@ -80,7 +84,7 @@ class PlainReader:
         """Room for what ``size`` bytes may hold."""
         if len(self._ids) <= size // 2:
             self._ids = np.empty(size // 2 + 1, np.uint64)
-            self._columns = np.empty((mooncake_scan.TURN_COLUMNS, size // mooncake_scan.SMALLEST_ROW + 1), np.int64)
+            self._columns = np.empty((COLUMNS, size // mooncake_scan.SMALLEST_ROW + 1), np.int64)
 
 
 def _batch(columns: dict[str, pa.Array]) -> pa.RecordBatch:

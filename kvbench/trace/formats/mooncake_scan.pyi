@@ -3,7 +3,6 @@ from typing import Any
 import numpy.typing as npt
 
 SMALLEST_ROW: int
-TURN_COLUMNS: int
 
 def scan_rows(
     text: bytes,

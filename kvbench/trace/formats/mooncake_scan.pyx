@@ -32,7 +32,6 @@ cdef enum:
     ALL_COLUMNS = 10
 
 SMALLEST_ROW = len('{"input_length":0}')
-TURN_COLUMNS = ALL_COLUMNS
 
 
 cdef struct Cursor:
@@ -85,7 +84,7 @@ def scan_turns(
 ) -> tuple[int, int]:
     """As :func:`scan_rows`, of rows that may be turns of sessions.
 
-    ``out`` has :data:`TURN_COLUMNS` lines: those of :func:`scan_rows` (the arrival is -1 where there is none), the
+    ``out`` has ten lines: those of :func:`scan_rows` (the arrival is -1 where there is none), the
     delay in nanoseconds (-1: none), and where in ``text`` the session's name begins and ends, and the
     request's (-1: none). Names are bytes without escapes, which may be no UTF-8; numbers are names, too.
     """

@@ -21,7 +21,7 @@ from kvbench.trace.schema import make_schema
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
 
@@ -71,12 +71,6 @@ class ArrowPiece:
     numbers: npt.NDArray[np.uint64]
     table: pa.RecordBatch
     broken: list[Broken] = field(default_factory=list)
-
-    def split(self, rows: int) -> Iterator[ArrowPiece]:
-        """The same rows in pieces of so many."""
-        for first in range(0, max(1, len(self.numbers)), rows):
-            broken = [] if first else self.broken
-            yield ArrowPiece(self.numbers[first : first + rows], self.table.slice(first, rows), broken)
 
     def names(self) -> Collection[str]:
         return [str(name) for name in self.table.schema.names]
