@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 MAX_WORKER_ROWS = 16
 PIPE_WIDTH = 160
 REMARK_STYLE = "dim"
+REMARK_WIDTH = 40
+"""That a column of remarks has at least."""
+
+PADDING = 3
+"""Between columns."""
 
 
 class Printer:
@@ -35,19 +40,26 @@ class Printer:
     def print(self, what: str | Table = "", style: str | None = None) -> None:
         """Print ``what``; rich's padding at the ends of lines is left out. On a narrow terminal it
         is the remarks of a table that wrap; names and numbers are never cut."""
+        usual = self._console.width
         if isinstance(what, Table):
+            needed = 0
             for column in what.columns:
                 if column.style != REMARK_STYLE:
                     column.min_width = max(len(str(cell)) for cell in [column.header, *column.cells])
+                needed += (column.min_width or REMARK_WIDTH) + PADDING
+            self._console.width = max(usual, needed)  # in less room rich leaves out columns
         with self._console.capture() as captured:
             self._console.print(what, style=style)
+        self._console.width = usual
         for line in captured.get().splitlines():
             click.echo(line.rstrip())
 
 
 def simple_table(*headers: str, title: str | None = None) -> Table:
     """A table without frames; the first column reads from the left, numbers from the right."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), title=title, title_justify="left", title_style="bold")
+    table = Table(
+        box=None, pad_edge=False, padding=(0, PADDING, 0, 0), title=title, title_justify="left", title_style="bold"
+    )
     for at, header in enumerate(headers):
         table.add_column(header, justify="left" if at == 0 else "right", header_style="bold", no_wrap=True)
     return table
