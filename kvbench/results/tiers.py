@@ -30,9 +30,12 @@ def tier_records(plan: Plan, trace: Trace, engine: AnyEngine, totals: Totals) ->
     core = engine.core
     if not isinstance(core, TieredCore):
         return []
-    orphans = _orphans(core)
+    blocks = [[_blocks_of(store) for store in stores] for stores in core.stores]
+    orphans, distinct = _orphans(core, blocks), [_distinct(stores) for stores in blocks]
     return [
-        _record(plan, tier, core.capacities[level], core.stores[level], orphans[level], trace, totals)
+        _record(
+            plan, tier, core.capacities[level], core.stores[level], (orphans[level], distinct[level]), trace, totals
+        )
         for level, tier in enumerate(core.tiers)
     ]
 
@@ -42,10 +45,11 @@ def _record(
     tier: TierPlan,
     capacity: int | None,
     stores: list[StackedTier],
-    orphan_chunks: int,
+    resident: tuple[int, int],
     trace: Trace,
     totals: Totals,
 ) -> dict[str, Any]:
+    orphan_chunks, distinct_chunks = resident
     counts = _with_probes(_summed(stores), tier.config.probes)
     # The requests that count may be fewer than those that the stores served, as with a warm-up.
     counts["hit_blocks"] = totals.counts.get(f"hit_{tier.name}_blocks", 0)
@@ -65,6 +69,7 @@ def _record(
         "all_stores_bytes": _times(None if capacity is None else capacity * len(stores), size),
         "host_stores": _host_stores(plan, tier),
         "used_blocks": sum(store.used for store in stores) * chunk,
+        "distinct_used_blocks": distinct_chunks * chunk,
         "orphan_blocks": orphan_chunks * chunk,
         "orphan_bytes": _times(orphan_chunks, size),
         "token_rate": ratio(hit_tokens, totals.input_tokens),
@@ -186,11 +191,15 @@ def _flags(record: dict[str, Any]) -> list[str]:
     return ["idle"] if record["hit_blocks"] == 0 and record["written_blocks"] == 0 else []
 
 
-def _orphans(core: TieredCore) -> list[int]:
+def _distinct(stores: list[Blocks]) -> int:
+    """Chunks of a tier at the end, those that several of its stores hold counted once."""
+    return len(np.unique(np.concatenate([keys for keys, _, _ in stores])))
+
+
+def _orphans(core: TieredCore, blocks: list[list[Blocks]]) -> list[int]:
     """Chunks of each tier that cannot hit, because a block before them is in no tier that goes with them."""
     if not core.tiers:
         return []
-    blocks = [[_blocks_of(store) for store in stores] for stores in core.stores]
     alive = [[np.zeros(store.used, dtype=bool) for store in stores] for stores in core.stores]
     for worker in range(core.plan.config.workers):
         places = [
