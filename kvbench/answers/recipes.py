@@ -30,7 +30,12 @@ class Recipe(NamedTuple):
 RECIPES = {
     "reuse": Recipe("Is there any reuse to win?", "kvbench.answers.reuse"),
     "dram": Recipe("How much DRAM should I buy?", "kvbench.answers.dram"),
+    "nvme": Recipe("Add NVMe or a shared file system?", "kvbench.answers.nvme"),
+    "sharing": Recipe("Private caches or one shared pool?", "kvbench.answers.sharing"),
+    "eviction": Recipe("Which eviction and admission policy?", "kvbench.answers.eviction"),
+    "router": Recipe("Which router policy, with which weights?", "kvbench.answers.router"),
     "block-size": Recipe("Which block size?", "kvbench.answers.blocksize"),
+    "replicas": Recipe("How many replicas for my SLO?", "kvbench.answers.replicas"),
     "layout": Recipe("Which KV layout?", "kvbench.answers.layout"),
     "isolation": Recipe("What do isolation and sharing rules cost?", "kvbench.answers.isolation"),
 }

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 COMMANDS = {
-    "reuse": "kvbench.cli.answercache",
-    "dram": "kvbench.cli.answercache",
+    **dict.fromkeys(("reuse", "dram"), "kvbench.cli.answercache"),
+    **dict.fromkeys(("nvme", "sharing", "eviction", "router"), "kvbench.cli.answersystems"),
     "block-size": "kvbench.cli.answercache",
-    "layout": "kvbench.cli.answercache",
-    "isolation": "kvbench.cli.answercache",
+    "replicas": "kvbench.cli.answersystems",
+    **dict.fromkeys(("layout", "isolation"), "kvbench.cli.answercache"),
 }
 """The module of each question's command, which is called as the question with underscores for dashes."""
 

@@ -162,7 +162,7 @@ def tier_options() -> Callable[[F], F]:
     return all_of(options)
 
 
-def serving_options(last: str = "--sample") -> Callable[[F], F]:
+def clock_options(last: str = "--link") -> Callable[[F], F]:
     """Timed replay: what takes time, when requests arrive, what counts. A time has its unit (500ms, 30s).
 
     ``last``  the last of these options in the help of the command.
@@ -211,6 +211,14 @@ def serving_options(last: str = "--sample") -> Callable[[F], F]:
             "names it. Keys: read_gb_per_s, write_gb_per_s, read_latency_us, write_latency_us, concurrent_operations, "
             "scope (worker, host, cluster), sharing (fair, fifo).",
         ),
+    )
+    return all_of(options)
+
+
+def serving_options(last: str = "--sample") -> Callable[[F], F]:
+    """The options of the clock, and seeds to repeat a run with; ``last`` as of :func:`clock_options`."""
+    options = (
+        clock_options(last),
         click.option(
             "--seeds",
             type=int,

@@ -1,0 +1,99 @@
+"""``kvbench answer replicas`` beside replays of each number of workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.answers import answered, refused, replayed, write_prompts
+from tests.cli.conftest import Cli
+
+SERVICE = ("--model", "Llama-3.1-8B", "--compute", "roofline", "--capacity", "6k", "--slo", "ttft=500ms,tpot=25ms")
+ROUTER = ("--router", "pstack-loadaware")
+
+
+def test_every_number_is_the_replay_of_it_and_the_fewest_that_hold_the_slo_win(cli: Cli, sample: Path) -> None:
+    load = (*SERVICE, "--arrivals", "trace,rate=40")
+    found = answered(cli, "replicas", sample, *load, *ROUTER, "--workers", "1,4..6", "--window", "warmup=5%")
+    rows = found["tables"]["replicas"]
+    assert [row["workers"] for row in rows] == [1, 4, 5, 6]
+    for row in rows:
+        router = ROUTER if row["workers"] > 1 else ()
+        summary = replayed(cli, sample, *load, *router, "--workers", str(row["workers"]), "--window", "warmup=5%")
+        timed = summary["timed"]
+        assert row["slo_share"] == timed["goodput"]["share_of_arrived"]
+        assert row["goodput_requests_per_s"] == timed["goodput"]["requests_per_s"]
+        assert row["ttft_mean_ns"] == timed["ttft_ns"]["mean"]
+        parts = [row[f"{part}_mean_ns"] for part in ("queue", "fetch", "prefill")]
+        assert sum(parts) == pytest.approx(row["ttft_mean_ns"])
+        assert row["verdict"] == timed["verdict"]["state"]
+        assert row["holds"] == (row["slo_share"] >= 0.99)
+        if row["workers"] == 5:
+            told = [(each["requests"], each["busy_share"]) for each in found["tables"]["workers"]]
+            busy = timed["workers"]["each"]
+            assert told == [
+                (each["requests"], busy[at]["utilisation"]) for at, each in enumerate(summary["workers"]["each"])
+            ]
+    assert found["advice"][0].startswith("5 replicas hold TTFT ≤ 500ms, TPOT ≤ 25ms for 100.00 % of the requests; 4 do")
+    one = rows[0]["requests_per_s"]
+    assert f"1 replica is saturated (OVERLOADED): {one:.3g} requests/s are what one serves." in found["advice"]
+
+
+@pytest.mark.parametrize(("scale", "share", "enough"), [("0.5", "99%", 3), ("1", "99%", 5), ("1", "95%", 4)])
+def test_less_load_or_a_lower_share_needs_fewer(cli: Cli, sample: Path, scale: str, share: str, enough: int) -> None:
+    shape = ("--arrivals", "trace,rate=40", *ROUTER, "--workers", "2..5", "--load-scale", scale, "--share", share)
+    found = answered(cli, "replicas", sample, *SERVICE, *shape)
+    assert found["advice"][0].startswith(f"{enough} replicas hold ")
+    assert "The first 10 % of the requests, which meet cold caches, are in no figure." in found["advice"]
+
+
+def test_with_seeds_the_low_end_of_the_interval_must_hold(cli: Cli, sample: Path) -> None:
+    load = (*SERVICE, "--arrivals", "trace,rate=20,jitter=1s", "--router", "random", "--window", "warmup=10%")
+    found = answered(cli, "replicas", sample, *load, "--workers", "3,4", "--seeds", "3", "--share", "80%")
+    for row in found["tables"]["replicas"]:
+        run = cli("replay", sample, *load, "--workers", str(row["workers"]), "--seeds", "3", "--json")
+        figure = json.loads(run.out)["figures"]["timed.goodput.share_of_arrived"]
+        assert [row["slo_share"], row["slo_share_low"]] == [figure["mean"], figure["low"]]
+        assert row["slo_share_high"] == min(figure["high"], 1)
+        assert row["holds"] == (figure["low"] >= 0.8)
+    assert "(95 % interval " in found["advice"][0]
+    assert not any(line.startswith("One seed") for line in found["advice"])
+
+
+def test_where_prompts_alone_take_too_long_more_replicas_are_not_advised(cli: Cli, tmp_path: Path) -> None:
+    trace = write_prompts(cli, tmp_path, [[at * 9 + each for each in range(8)] for at in range(120)], block_tokens=512)
+    shape = ("--compute", "fixed,prefill_ms_per_token=0.1,decode_ms=1", "--capacity", "100", "--workers", "2,4")
+    found = answered(cli, "replicas", trace, *shape, "--slo", "ttft=100ms")
+    assert found["advice"][0].startswith("No number that was tried holds TTFT ≤ 100ms for 99.00 % of the requests: ")
+    assert "of the mean TTFT is computing the prompt, which more replicas hardly shorten" in found["advice"][0]
+
+
+def test_a_coarse_clock_is_warned_of_and_jitter_silences_it(cli: Cli, tmp_path: Path) -> None:
+    trace = write_prompts(cli, tmp_path, [[at] for at in range(100)], at_ms=lambda row: row // 10 * 3000)
+    shape = ("--compute", "poly", "--capacity", "100", "--workers", "1,2", "--slo", "ttft=1s")
+    caution = "Caution: timestamps of prompts.arrow are coarse: 91% of its requests arrive at the very time of the one"
+    plain = answered(cli, "replicas", trace, *shape)
+    spread = answered(cli, "replicas", trace, *shape, "--arrivals", "trace,jitter=3s")
+    assert plain["advice"][-1].startswith(caution)
+    assert not any(line.startswith("Caution") for line in spread["advice"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--capacity", "9"),
+            "how long requests take has to be known, and how long they may: give --compute and --slo",
+        ),
+        ((*SERVICE, "--workers", "0..3"), "--workers 0..3: '0..3' is no range of numbers of at least 1, such as 1..8"),
+        ((*SERVICE, "--share", "2"), "--share = 2 is not a share; write for example 1% or 0.01"),
+        ((*SERVICE, "--load-scale", "0"), "--load-scale 0 must be a number above 0, such as 0.5 or 2"),
+        ((*SERVICE, "--seeds", "0"), "--seeds = 0 must be at least 1"),
+    ],
+)
+def test_what_says_nothing_of_an_slo_is_refused(
+    cli: Cli, sample: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    assert message in refused(cli, "replicas", sample, *arguments)

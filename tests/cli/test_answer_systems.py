@@ -1,0 +1,82 @@
+"""What the questions that replays settle have in common: sweeps that go on, run anywhere, and become charts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kvbench.sweeps.run
+from kvbench.answers.answer import Asked
+from kvbench.answers.recipes import RECIPES
+from kvbench.config import load_config
+from kvbench.plugins import load_registry
+from tests.cli.answers import answered, refused, write_prompts
+from tests.cli.conftest import Cli
+
+MODEL = {"model": "llama-3.1-8b"}
+ASKED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "nvme": (
+        MODEL | {"prefill_tokens_per_s": 2e4, "tiers": ["gpu,capacity=256", "nvme,capacity=1k,device=nvme-gen4"]},
+        {},
+    ),
+    "sharing": (MODEL | {"workers": 2, "capacity": 300}, {"candidates": ["round-robin"]}),
+    "eviction": ({}, {"policies": ["lru", "arc"], "capacities": ["5%"], "admissions": []}),
+    "router": ({"workers": 2, "capacity": 300}, {"candidates": ["llmd", "round-robin"], "delays": [], "views": []}),
+    "replicas": ({"compute": "poly", "capacity": 3_000, "slo": {"ttft": "1s"}}, {"counts": [1, 2]}),
+}
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_each_chart_has_rows_and_compiles_and_each_manifest_the_digest(sample: Path, question: str) -> None:
+    pytest.importorskip("altair")
+    settings, options = ASKED[question]
+    asked = Asked(config=load_config(None, {"trace": str(sample), **settings}), registry=load_registry(autoload=False))
+    answer = RECIPES[question].load()(asked, **options)
+    assert answer.question == question
+    assert answer.manifest["trace"]["digest"].startswith("blake3:")
+    assert str(sample.parent) not in str(answer.to_dict())
+    assert len(answer.figures) == 2
+    for figure in answer.figures:
+        assert figure.rows
+        assert all(figure.table().column(name).null_count == 0 for name in figure.table().column_names), figure.name
+        assert figure.spec()["layer"]
+
+
+SHARING = ("sharing", "--workers", "2", "--capacity", "300", "--router", "round-robin")
+
+
+def test_an_answer_that_was_cut_short_goes_on_from_its_cells(
+    cli: Cli, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("answer", SHARING[0], sample, *SHARING[1:], "-o", "found")
+    assert cli(*arguments).code == 0
+    answer = tmp_path / "found" / "answer.json"
+    before = answer.read_bytes()
+    answer.unlink()
+
+    def run_cell(*_: object, **__: object) -> None:
+        raise AssertionError("a cell is run again")
+
+    monkeypatch.setattr(kvbench.sweeps.run, "run_cell", run_cell)
+    assert cli(*arguments).code == 0
+    assert answer.read_bytes() == before
+
+
+def test_processes_of_an_executor_give_the_same_bytes(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    for folder, more in (("here", ()), ("there", ("--executor", "local,processes=2"))):
+        assert cli("answer", SHARING[0], sample, *SHARING[1:], "-o", folder, *more).code == 0
+    for path in (tmp_path / "here").iterdir():
+        assert path.read_bytes() == (tmp_path / "there" / path.name).read_bytes(), path.name
+
+
+def test_a_router_that_cannot_serve_the_trace_is_left_out_and_told(cli: Cli, tmp_path: Path) -> None:
+    trace = write_prompts(cli, tmp_path, [[at % 5] for at in range(40)])
+    trials = ("--delay", "", "--loss", "", "--views", "")
+    routers = ("--router", "session-sticky", "--router", "round-robin")
+    found = answered(cli, "router", trace, "--workers", "2", "--capacity", "9", *routers, *trials)
+    assert [row["router"] for row in found["tables"]["routers"]] == ["round-robin"]
+    assert found["advice"][-1].startswith("Left out: session-sticky: router policy session-sticky needs session_id")
+    alone = refused(cli, "router", trace, "--workers", "2", "--capacity", "9", *routers[:2], *trials)
+    assert "router policy session-sticky needs session_id" in alone
