@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvbench.api import compare, compare_measured, curve, replay, replay_matrix, replay_seeds, sweep
+    from kvbench.api import compare, compare_measured, compare_sweeps, curve, replay, replay_matrix, replay_seeds, sweep
     from kvbench.config import RunConfig
     from kvbench.engine import CacheEngine, EngineCosts, EngineMetadata, EngineStats
     from kvbench.errors import (
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         TraceFormatSpec,
         WorkloadSpec,
     )
+    from kvbench.sweeps.compare import SweepComparison
     from kvbench.sweeps.file import read_sweep
     from kvbench.sweeps.result import SweepCell, SweepResult
     from kvbench.tierconfig import TierConfig
@@ -86,6 +87,7 @@ _HOME = {
     "RunConfig": "kvbench.config",
     "SampleChoice": "kvbench.replays.sample",
     "SweepCell": "kvbench.sweeps.result",
+    "SweepComparison": "kvbench.sweeps.compare",
     "SweepResult": "kvbench.sweeps.result",
     "TierConfig": "kvbench.tierconfig",
     "TokenDatabaseSpec": "kvbench.specs",
@@ -95,6 +97,7 @@ _HOME = {
     "WorkloadSpec": "kvbench.specs",
     "compare": "kvbench.api",
     "compare_measured": "kvbench.api",
+    "compare_sweeps": "kvbench.api",
     "curve": "kvbench.api",
     "hookimpl": "kvbench.hookspecs",
     "load_registry": "kvbench.plugins",
@@ -137,6 +140,7 @@ __all__ = [
     "RunConfig",
     "SampleChoice",
     "SweepCell",
+    "SweepComparison",
     "SweepResult",
     "TierConfig",
     "TokenDatabaseSpec",
@@ -146,6 +150,7 @@ __all__ = [
     "WorkloadSpec",
     "compare",
     "compare_measured",
+    "compare_sweeps",
     "curve",
     "hookimpl",
     "load_registry",

@@ -16,6 +16,7 @@ from kvbench.results.measured import read_measured_requests
 from kvbench.results.run import run_repeats, run_replay
 from kvbench.results.runfile import read_run
 from kvbench.specs import ExecutorSpec
+from kvbench.sweeps.compare import compare_sweep_files
 from kvbench.sweeps.plan import make_plan
 from kvbench.sweeps.run import run_sweep
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kvbench.results.matrix import MatrixResult
     from kvbench.results.repeats import RepeatResult
     from kvbench.results.result import ReplayResult
+    from kvbench.sweeps.compare import SweepComparison
     from kvbench.sweeps.executor import Executor
     from kvbench.sweeps.result import SweepResult
     from kvbench.trace.reader import TraceSource
@@ -216,6 +218,11 @@ def compare(*runs: str | Path, different_traces: bool = False) -> Comparison:
     ``different_traces``.
     """
     return compare_runs([read_run(run) for run in runs], different_traces=different_traces)
+
+
+def compare_sweeps(*sweeps: str | Path, different_traces: bool = False) -> SweepComparison:
+    """Compare sweeps (``kvbench sweep -o``) with the first of them, cell by cell; otherwise as :func:`compare`."""
+    return compare_sweep_files(sweeps, different_traces=different_traces)
 
 
 def compare_measured(

@@ -12,6 +12,7 @@ from kvbench.errors import EXIT_REGRESSION
 
 if TYPE_CHECKING:
     from kvbench.results.compare import Comparison
+    from kvbench.sweeps.compare import SweepComparison
 
 MEASURED_ALONE = ("engine", "columns", "benchmark", "plot")
 RUNS_ALONE = ("fail_if", "different_traces")
@@ -23,6 +24,7 @@ Examples:
   kvbench compare before.parquet after.parquet
   kvbench compare before.json after.json --fail-if token_rate:-1% --fail-if ttft_p99:+20ms
   kvbench compare lru.parquet arc.parquet sieve.parquet -o figures.csv
+  kvbench compare monday-sweep.parquet tuesday-sweep.parquet --fail-if token_rate:-1%
   kvbench compare run.parquet --measured bench.json --engine "vLLM 0.33.0" --plot scatter.html"""
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -62,8 +64,9 @@ Examples:
 def compare(ctx: click.Context, /, runs: tuple[Path, ...], measured: Path | None, **settings: Any) -> None:
     """Compare RUNS with the first of them: figures side by side, what differs and where.
 
-    RUNS are requests files (kvbench replay -o) or documents (--json). Runs of different traces are
-    refused. How long a replay took by the clock on the wall is no part of the comparison.
+    RUNS are requests files (kvbench replay -o) or documents (--json), or all of them sweeps, which are
+    compared cell by cell, by the settings that vary. Runs of different traces are refused. How long a
+    replay took by the clock on the wall is no part of the comparison.
 
     With --measured, say how far one timed run is from what was measured: mean absolute percentage
     error (MAPE), errors of mean and percentiles, and correlation, of TTFT, TPOT and E2E.
@@ -88,12 +91,15 @@ def _compare_runs(paths: tuple[Path, ...], settings: dict[str, Any]) -> int:
     from kvbench.results.runfile import read_run
     from kvbench.results.thresholds import broken_limits, parse_limits
     from kvbench.results.tidy import check_table
+    from kvbench.sweeps.compare import compare_sweep_files, is_sweep
 
     output, force = settings["output"], settings["force"]
     if output is not None:
         check_table(output, force=force)
     elif force:
         raise ConfigError("--force has no effect without --output")
+    if any(is_sweep(path) for path in paths):
+        return _show_sweeps(compare_sweep_files(paths, different_traces=settings["different_traces"]), settings)
     comparison = compare_runs([read_run(path) for path in paths], different_traces=settings["different_traces"])
     broken = broken_limits(comparison, parse_limits(settings["fail_if"], list(comparison.figures)))
     if output is not None:
@@ -109,11 +115,28 @@ def _compare_runs(paths: tuple[Path, ...], settings: dict[str, Any]) -> int:
     return EXIT_REGRESSION if broken else 0
 
 
-def _write(comparison: Comparison, path: str, *, force: bool) -> None:
+def _show_sweeps(comparison: SweepComparison, settings: dict[str, Any]) -> int:
+    """Print and write what comparing sweeps found; the exit code."""
+    broken = comparison.broken_limits(settings["fail_if"])
+    if settings["output"] is not None:
+        _write(comparison, settings["output"], force=settings["force"])
+    if settings["as_json"]:
+        from dataclasses import asdict
+
+        print_json(comparison.to_dict() | {"failed": [{"cell": name, **asdict(each)} for name, each in broken]})
+    else:
+        from kvbench.cli.comparetables import print_sweeps
+
+        print_sweeps(comparison, broken, [settings["output"]] if settings["output"] is not None else [])
+    return EXIT_REGRESSION if broken else 0
+
+
+def _write(comparison: Comparison | SweepComparison, path: str, *, force: bool) -> None:
+    from kvbench.results.compare import Comparison
     from kvbench.results.tidy import write_table
 
-    runs = [run.manifest for run in comparison.runs]
-    write_table(comparison.table(), path, {"compared": runs}, force=force)
+    runs = comparison.runs if isinstance(comparison, Comparison) else comparison.whole.runs
+    write_table(comparison.table(), path, {"compared": [run.manifest for run in runs]}, force=force)
 
 
 def _compare_measured(paths: tuple[Path, ...], measured: Path, settings: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kvbench.results.compare import Compared, Comparison
     from kvbench.results.rowdiff import RowDifferences
     from kvbench.results.thresholds import Broken
+    from kvbench.sweeps.compare import SweepComparison
 
 WHERE = (
     (re.compile(r"^workers\.each\.(\d+)\.(requests|hit_tokens)$"), "worker {}: {}"),
@@ -29,6 +31,11 @@ WHERE = (
 )
 """Figures that say where a difference comes from: pattern of the path, and what to call it."""
 
+OF_CELLS = ("rates.token", "timed.ttft_ns.p99")
+"""Figures that are shown of each cell of a sweep."""
+
+MAX_CELLS = 40
+MAX_MOVED = 8
 MAX_OF_A_KIND = 4
 MAX_SETTINGS = 20
 MAX_TEXT = 40
@@ -55,6 +62,54 @@ def print_comparison(comparison: Comparison, broken: Sequence[Broken], files: Se
         out.print(escape(f"failed: {_short_names([each.run])[0]} breaks {each.limit}: {moved}"), style="bold red")
     for file in files:
         out.print(escape(f"wrote {file}"))
+
+
+def print_sweeps(comparison: SweepComparison, broken: Sequence[tuple[str, Broken]], files: Sequence[Path]) -> None:
+    """Print the same of sweeps: the figures of each cell, and where they moved most."""
+    out = Printer()
+    names = _short_names(comparison.names)
+    out.print(escape(f"{names[0]} is the reference · {len(comparison.cells):,} cells in all of them"), style="bold")
+    out.print()
+    every = [(name, path) for name, cell in comparison.cells.items() for path in OF_CELLS if path in cell.figures]
+    moved = sorted(
+        ((name, path) for name, cell in comparison.cells.items() for path in SHOWN if path in cell.figures),
+        key=lambda each: -_largest_share(comparison.cells[each[0]].figures[each[1]]),
+    )
+    where = [each for each in moved if _largest_share(comparison.cells[each[0]].figures[each[1]])][:MAX_MOVED]
+    tables = [_settings(comparison.whole, names), _of_cells(comparison, names, "cell", every[:MAX_CELLS])]
+    for table in [*tables, _of_cells(comparison, names, "where most", where) if where else None]:
+        if table is not None:
+            out.print(table)
+            out.print()
+    if len(every) > MAX_CELLS:
+        out.print(f"… {len(every) - MAX_CELLS:,} more rows: see --output or --json")
+    for at, name in enumerate(names[1:], 1):
+        differing, left_over = len(comparison.differing(at)), [len(comparison.left_over[each]) for each in (0, at)]
+        alone = f"; {sum(left_over):,} cells are in one alone" if any(left_over) else ""
+        verdict = f"{differing:,} of {len(comparison.cells):,} cells differ" if differing else "equal in all cells"
+        out.print(escape(f"{name}: {verdict}{alone}"))
+    for cell, each in broken:
+        how_far = _moved(each.delta, each.share, each.figure)
+        out.print(escape(f"failed: {cell} of {_short_names([each.run])[0]} breaks {each.limit}: {how_far}"), "bold red")
+    for file in files:
+        out.print(escape(f"wrote {file}"))
+
+
+def _largest_share(compared: Compared) -> float:
+    """How far a figure moved at most; without bound where it was 0."""
+    others = range(1, len(compared.values))
+    return max((abs(compared.share(at) or (math.inf if compared.delta(at) else 0)) for at in others), default=0)
+
+
+def _of_cells(comparison: SweepComparison, names: Sequence[str], title: str, rows: Sequence[tuple[str, str]]) -> Table:
+    table = simple_table(
+        title, "figure", escape(names[0]), *(cell for name in names[1:] for cell in (escape(name), "Δ", "%"))
+    )
+    table.columns[1].justify = "left"
+    for name, path in rows:
+        figure, write = SHOWN[path]
+        table.add_row(escape(name), figure, *_cells(comparison.cells[name].figures[path], path, write))
+    return table
 
 
 def _short_names(names: Sequence[str]) -> list[str]:

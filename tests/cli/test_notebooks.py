@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 CHAT = ROOT / "traces" / "chat.arrow"
 COMPUTE = "fixed,prefill_ms_per_token=0.1,decode_ms=20"
 SECTION = re.search(r"^## Notebooks and SQL\n(.*?)^## ", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-FILES = ("requests", "events", "timeline", "curve", "cells", "sessions", "slices")
+FILES = ("requests", "events", "timeline", "curve", "cells", "sweep", "sessions", "slices")
 lacking = [name for name in ("pandas", "polars", "duckdb") if importlib.util.find_spec(name) is None]
 needs_readers = pytest.mark.skipif(bool(lacking), reason=f"needs the extra 'notebook': no {', '.join(lacking)}")
 
@@ -41,6 +41,7 @@ def files(cli: Cli, tmp_path: Path) -> Path:
     """A folder with the files that the section's commands write, and two that are rolled up."""
     (tmp_path / "traces").symlink_to(ROOT / "traces")
     commands = [line.removeprefix("$ kvbench ") for line in blocks("console")[0].splitlines()]
+    commands += ["sweep traces/chat.arrow --vary capacity=100,1k --policy arc --executor local,processes=1 -o sweep.parquet"]
     commands += ["rollup requests.parquet --by session -o sessions.parquet"]
     commands += ["rollup requests.parquet --by 60s -o slices.parquet"]
     for command in commands:
@@ -88,12 +89,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "seeds": kvbench.replay_seeds(trace, compute="poly", workers=2, router="random", seeds=2, capacity=100),
         "matrix": kvbench.replay_matrix(trace, policy=["lru", "arc"], capacity=["1k", "10k"], belady="off"),
         "curve": kvbench.curve(trace, capacities="1k,10k"),
+        "sweep": kvbench.sweep(CHAT, vary={"capacity": [100, 1000], "policy": ["lru", "arc"]}),
         "comparison": kvbench.compare(*runs),
         "measured": kvbench.compare_measured(runs[0], runs[1]),
     }
 
 
-KINDS = ("replay", "order", "no ids", "seeds", "matrix", "curve", "comparison", "measured")
+KINDS = ("replay", "order", "no ids", "seeds", "matrix", "curve", "sweep", "comparison", "measured")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,7 +106,8 @@ def test_a_result_shows_itself_as_a_small_table_that_asks_for_nothing(results: d
     assert shown.attributes <= {("style", "text-align:left"), ("style", "text-align:right")}, "the theme's own colours"
     assert "<script" not in text
     assert not re.search(r"https?:|//", text)
-    assert ("<b>runs" if kind == "measured" else "<script>alert(1)") in "".join(shown.texts)
+    name = {"measured": "<b>runs", "sweep": "4 cells"}.get(kind, "<script>alert(1)")
+    assert name in "".join(shown.texts)
 
 
 def test_the_table_of_a_replay_has_its_figures(results: dict[str, Any]) -> None:
