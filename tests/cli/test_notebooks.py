@@ -41,7 +41,7 @@ def files(cli: Cli, tmp_path: Path) -> Path:
     """A folder with the files that the section's commands write, and two that are rolled up."""
     (tmp_path / "traces").symlink_to(ROOT / "traces")
     commands = [line.removeprefix("$ kvbench ") for line in blocks("console")[0].splitlines()]
-    commands += ["sweep traces/chat.arrow --vary capacity=100,1k --policy arc --executor local,processes=1 -o sweep.parquet"]
+    commands += ["sweep traces/chat.arrow --capacity 100,1k --policy arc --executor local,processes=1 -o sweep.parquet"]
     commands += ["rollup requests.parquet --by session -o sessions.parquet"]
     commands += ["rollup requests.parquet --by 60s -o slices.parquet"]
     for command in commands:
@@ -157,7 +157,8 @@ def test_every_result_file_is_read_with_all_its_rows_values_and_units(files: Pat
             if pa.types.is_integer(values.type) and "uint64" not in str(values.type):
                 assert int(found[column] or 0) == (pc.sum(values).as_py() or 0), (name, column)
         units = json.loads(metadata[UNITS_KEY])
-        assert units == {field.name: field.metadata[b"unit"].decode() for field in table.schema if field.metadata}
+        told = {field.name: (field.metadata or {}).get(b"unit", b"").decode() for field in table.schema}
+        assert units == {column: unit for column, unit in told.items() if unit}
         assert json.loads(metadata["kvbench"])["kvbench"] == kvbench.__version__
 
 
