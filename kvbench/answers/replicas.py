@@ -63,7 +63,7 @@ def answer(
         raise ConfigError(f"--seeds = {seeds} must be at least 1")
     counts = numbers_of(WORKERS) if counts is None else counts
     wanted, loads = parse_share(share, "--share"), [_scale(each) for each in scales]
-    trace = read_trace(config)
+    trace = read_trace(config, needs_ids=False)
     plan = make_plan(config, asked.registry, trace)
     cautions = _cautions(plan, config)
     ran = run_variants(asked, _variants(config, counts, loads, seeds))

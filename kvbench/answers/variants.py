@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from kvbench.config import RunConfig, load_config
-from kvbench.errors import ConfigError
+from kvbench.errors import ConfigError, TraceError
 from kvbench.results.run import open_configured
 from kvbench.sweeps.plan import SweepPlan
 from kvbench.sweeps.run import run_sweep
@@ -61,9 +61,12 @@ def part_name(choice: Any) -> str:
     return ",".join([choice["name"], *(f"{key}={value}" for key, value in choice.items() if key != "name")])
 
 
-def read_trace(config: RunConfig) -> Trace:
-    """The trace of ``config``, all of whose rows have been read, so that its digest is known."""
+def read_trace(config: RunConfig, *, needs_ids: bool = True) -> Trace:
+    """The trace of ``config``, all of whose rows have been read, so that its digest is known. Raises TraceError for one
+    without ids, unless these are not needed."""
     trace = open_configured(config)
+    if needs_ids and trace.ids is None:
+        raise TraceError(f"{trace.name} has neither block_ids nor token_ids, so nothing is known of its reuse")
     for _ in trace.batches():
         pass
     return trace
@@ -102,16 +105,26 @@ def run_variants(
     )
     ran = []
     for variant, cell in zip(variants, result.cells, strict=True):
-        if cell.summary is not None:
+        error = cell.error if cell.summary is None else _nothing_done(cell.summary)
+        if cell.summary is not None and error is None:
             ran.append(Ran(variant.label, variant.settings, cell.summary))
             continue
-        failure = f"{', '.join(str(each) for each in variant.label.values() if each is not None)}: {cell.error}"
+        label = ", ".join(f"{key} = {value}" for key, value in variant.label.items() if value is not None)
+        failure = f"{label}: {error}"
         if left_out is None:
             raise ConfigError(failure)
         left_out.append(f"Left out: {failure}.")
     if not ran:
         raise ConfigError("; ".join(left_out or ["there is nothing to replay"]))
     return ran
+
+
+def _nothing_done(summary: Mapping[str, Any]) -> str | None:
+    """Why there is nothing to go by, where no request that counts is done."""
+    if summary.get("timed", summary)["requests"]["done"]:
+        return None
+    examples: list[str] = summary["requests"]["rejected_examples"]
+    return f"no request that counts is done{''.join(f'; {each}' for each in examples[:1])}"
 
 
 def _plan(variants: Sequence[Variant]) -> SweepPlan:

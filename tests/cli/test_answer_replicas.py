@@ -80,6 +80,30 @@ def test_a_coarse_clock_is_warned_of_and_jitter_silences_it(cli: Cli, tmp_path: 
     assert not any(line.startswith("Caution") for line in spread["advice"])
 
 
+def test_A14_a_trace_without_ids_says_how_many_replicas_it_takes(cli: Cli, tmp_path: Path) -> None:
+    """Lengths are enough to queue: 20 prompts of 100 ms come in a second. Of hits nothing is known."""
+    rows = "".join(f"{at * 50_000_000},1000,20\n" for at in range(200))
+    (tmp_path / "lengths.csv").write_text(f"arrival_ns,input_tokens,output_tokens\n{rows}")
+    columns = "columns,arrival=arrival_ns:ns,input=input_tokens,output=output_tokens"
+    assert cli("trace", "import", "lengths.csv", "--format", columns).code == 0
+    service = ("--compute", "fixed,prefill_ms_per_token=0.1,decode_ms=1", "--router", "round-robin")
+    found = answered(cli, "replicas", "lengths.arrow", *service, "--slo", "ttft=300ms", "--workers", "1..4")
+    assert found["advice"][0].startswith("2 replicas hold TTFT ≤ 300ms for 100.00 % of the requests; 1 do")
+    for question, *arguments in (
+        ("nvme", "--tier", "gpu", "--tier", "nvme", "--compute", "poly"),
+        ("sharing", "--workers", "2"),
+        ("eviction",),
+        ("router", "--workers", "2"),
+    ):
+        message = "lengths.arrow has neither block_ids nor token_ids, so nothing is known of its reuse"
+        assert message in refused(cli, question, "lengths.arrow", *arguments)
+
+
+def test_where_no_prompt_fits_it_is_said(cli: Cli, sample: Path) -> None:
+    message = refused(cli, "replicas", sample, "--compute", "poly", "--capacity", "1", "--slo", "ttft=1s")
+    assert "load = 1.0, workers = 1, seed = 0: no request that counts is done; request 0 needs" in message
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -97,6 +97,7 @@ def test_on_the_clock_the_lowest_tail_wins_and_the_front_counts_it(cli: Cli, sam
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ((*SHAPE, "--block-tokens", "32"), "block_ids = "),  # G13: a router's blocks are those of the engine
         (("--capacity", "9"), "one worker leaves a router no choice; give --workers"),
         ((*SHAPE, "--loss", "2"), "loss"),
         ((*SHAPE, "--views", "x"), "--views x: "),

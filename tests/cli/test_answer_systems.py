@@ -77,6 +77,8 @@ def test_a_router_that_cannot_serve_the_trace_is_left_out_and_told(cli: Cli, tmp
     routers = ("--router", "session-sticky", "--router", "round-robin")
     found = answered(cli, "router", trace, "--workers", "2", "--capacity", "9", *routers, *trials)
     assert [row["router"] for row in found["tables"]["routers"]] == ["round-robin"]
-    assert found["advice"][-1].startswith("Left out: session-sticky: router policy session-sticky needs session_id")
+    assert found["advice"][-1].startswith(
+        "Left out: router = session-sticky: router policy session-sticky needs session_id"
+    )
     alone = refused(cli, "router", trace, "--workers", "2", "--capacity", "9", *routers[:2], *trials)
     assert "router policy session-sticky needs session_id" in alone
