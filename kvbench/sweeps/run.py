@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -216,9 +217,14 @@ def _run_replays(sweep: _Sweep, executor: Executor, *, autoload: bool) -> None:
         return
     waiting = {task.number: task for task in tasks}
     outcomes = executor.run(tasks)
-    for outcome in outcomes:
-        if waiting.pop(outcome.number, None) is not None:
-            sweep.add(_record(sweep, outcome))
+    try:
+        for outcome in outcomes:
+            if waiting.pop(outcome.number, None) is not None:
+                sweep.add(_record(sweep, outcome))
+    finally:
+        if isinstance(outcomes, Generator):
+            # Where taking in a cell failed, the executor lets go now, not when the error is forgotten.
+            outcomes.close()
     for task in waiting.values():
         sweep.add(_record(sweep, CellOutcome.failed(task, "its executor gave no outcome")))
 

@@ -249,6 +249,27 @@ def test_two_sweeps_do_not_write_one_file(tmp_path):
     run({"policy": "arc"}, capacity=100, output=output, executor=Nested())
 
 
+def test_an_executor_is_let_go_of_when_a_cell_cannot_be_taken_in():
+    class Holds(Told):
+        held = True
+
+        def run(self, tasks):
+            try:
+                yield from super().run(tasks)
+            finally:
+                self.held = False
+
+    def full(done, cells):
+        if done:
+            raise OSError("no space left")
+
+    executor = Holds()
+    with pytest.raises(OSError, match="no space") as caught:
+        run_sweep(make_plan(CHAT, vary={"policy": "arc,sieve"}), BUILT_IN, executor=executor, progress=full)
+    assert caught.tb is not None, "the error is still at hand, and with it the frames that it went through"
+    assert (executor.ran, executor.held) == ([0], False)
+
+
 def test_an_outcome_that_its_executor_owes_is_a_failed_cell():
     class Lossy(Told):
         def run(self, tasks):
