@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kvbench.errors import one_line
 from kvbench.sweeps.executor import CellOutcome, Executor
 from kvbench_ray.cluster import connected
 
@@ -91,10 +90,17 @@ class RayExecutor(Executor):
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
             tries = self._retries + 1
             lost = "its worker was lost" if tries == 1 else f"its worker was lost {tries} times"
-            return CellOutcome.failed(task, f"{lost} (executor ray, retries = {self._retries}): {one_line(error)}")
+            return CellOutcome.failed(task, f"{lost} (executor ray, retries = {self._retries}): {_first_line(error)}")
+        except ray.exceptions.RayTaskError as error:
+            return CellOutcome.failed(task, f"executor ray: {_first_line(error.cause)}")
         except ray.exceptions.RayError as error:
-            return CellOutcome.failed(task, f"executor ray: {one_line(error)}")
+            return CellOutcome.failed(task, f"executor ray: {_first_line(error)}")
         return outcome
+
+
+def _first_line(error: BaseException) -> str:
+    """The kind of an error and what it says first; Ray goes on with addresses, traces and advice."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _trace_of(task: CellTask) -> str | None:

@@ -15,6 +15,10 @@ CHAT = Path(__file__).parents[3] / "traces" / "chat.arrow"
 PATIENCE_S = 30.0
 
 
+class OnlyHere:
+    """What workers cannot read: they have not got this module."""
+
+
 def tasks(count: int, trace: Path | str = CHAT, *, autoload: bool = False) -> list[CellTask]:
     """So many capacities of a trace."""
     return [

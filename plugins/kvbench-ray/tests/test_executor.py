@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import ray
-from material import CHAT, in_order, install, reader, tasks
+from material import CHAT, OnlyHere, in_order, install, reader, tasks
 
 from kvbench.errors import ConfigError, PluginError
 from kvbench.sweeps.cell import run_cell
-from kvbench.sweeps.executor import CellOutcome
+from kvbench.sweeps.executor import CellOutcome, CellTask
 from kvbench_ray.executor import RayExecutor
 
 
@@ -71,6 +71,14 @@ def test_a_cell_whose_worker_is_lost_too_often_has_failed(connection: Any, pipe:
     assert killed.status == "failed"
     assert killed.error is not None
     assert killed.error.startswith(f"{said}(executor ray, retries = {retries})")
+
+
+def test_a_cell_that_cannot_be_read_there_has_failed(connection: Any) -> None:
+    good = tasks(2)
+    bad = CellTask(number=2, settings={**good[0].settings, "policy": OnlyHere()}, autoload=False)
+    *rest, failed = in_order(RayExecutor().run([*good, bad]))
+    assert rest == in_order(map(run_cell, good))
+    assert failed.error == "executor ray: RaySystemError: System error: No module named 'material'"
 
 
 def test_cells_wait_here_until_there_is_room(connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
