@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,13 @@ def cluster(short_folder: Path) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def connection(cluster: Any) -> Iterator[Any]:
+def connection(cluster: Any, short_folder: Path) -> Iterator[Any]:
     """This program is connected to the cluster, which executors then use."""
     import ray
 
-    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+    # Workers import from the folder of this moment first; kvbench they are to have from where it is installed.
+    with chdir(short_folder):
+        ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
     yield cluster
     assert ray.is_initialized()
     ray.shutdown()
