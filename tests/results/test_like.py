@@ -18,6 +18,7 @@ from kvbench.trace.schema import TraceFacts
 from kvbench.trace.synth.agent import make_agent
 from kvbench.trace.synth.chat import make_chat
 from kvbench.trace.synth.picks import make_zipf
+from kvbench.trace.synth.rag import make_rag
 
 REGISTRY = load_registry(autoload=False)
 
@@ -45,13 +46,26 @@ def test_more_of_a_chat_has_its_rate_lengths_turns_and_reuse(tmp_path):
     one, other = given["lru_token_rates"], found["lru_token_rates"]
     assert [row["capacity_blocks"] for row in one] == [row["capacity_blocks"] for row in other]
     for row, same in zip(one, other, strict=True):
-        assert same["token_rate"] == pytest.approx(row["token_rate"], abs=0.1)
+        assert same["token_rate"] == pytest.approx(row["token_rate"], abs=0.05)
 
 
-def test_popular_prompts_are_as_popular_in_what_is_made(tmp_path):
-    report, _ = like(table_of(make_zipf(1)), tmp_path / "o.arrow")
-    one, other = report["given"]["lru_token_rates"], report["made"]["lru_token_rates"]
-    for row, same in zip(one, other, strict=True):
+@pytest.mark.parametrize(
+    ("workload", "points"), [(make_chat(1, sessions=400), 3), (make_agent(1), 6), (make_rag(1), 6), (make_zipf(1), 3)]
+)
+def test_the_curve_of_lru_is_met_at_three_capacities(tmp_path, workload, points):
+    """Locality is met, too, not only what is shared: at 1, 10 and 50 % of all blocks; a point is a hundredth."""
+    report, _ = like(table_of(workload), tmp_path / "o.arrow")
+    for row, same in zip(report["given"]["lru_token_rates"], report["made"]["lru_token_rates"], strict=True):
+        assert same["token_rate"] == pytest.approx(row["token_rate"], abs=points / 100)
+
+
+def test_conversations_without_session_ids_are_told_by_what_goes_on(tmp_path):
+    """Without its session ids a trace of chats is met as well as with them."""
+    table = table_of(make_chat(1, sessions=400))
+    table = table.drop_columns(["session_id", "turn", "think_time_ns"])
+    report, _ = like(table, tmp_path / "o.arrow")
+    assert report["given"]["later_turns_share"] is None
+    for row, same in zip(report["given"]["lru_token_rates"], report["made"]["lru_token_rates"], strict=True):
         assert same["token_rate"] == pytest.approx(row["token_rate"], abs=0.03)
 
 

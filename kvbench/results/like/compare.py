@@ -11,7 +11,8 @@ from kvbench.errors import ConfigError
 from kvbench.replays.curve import CurvePass
 from kvbench.replays.plan import make_plan
 from kvbench.results.curverates import RateTable
-from kvbench.results.like.fit import NONE, fit
+from kvbench.results.like.conversations import NONE
+from kvbench.results.like.fit import fit
 from kvbench.results.like.made import LikeWorkload
 from kvbench.results.rates import ratio
 from kvbench.trace.reader import open_trace

@@ -1,9 +1,10 @@
 """What is taken over from a trace: how it arrives, how long its prompts are, and how they share.
 
 Of each request the fit keeps what it was made of: its lengths, the leading full blocks that it shares with an
-earlier request (the *parent*: the latest one that has them all), how many requests ago that was, how long
-the parent was, and whether it is of the same session. Requests are drawn from these records whole, so that
-lengths, sharing and its distance stay together; the fan-out of the prefix tree follows.
+earlier request (the *parent*: the latest one that has them all), how many requests ago that was, and which request it
+goes on with (:mod:`kvbench.results.like.conversations`). Conversations are
+taken from these records whole, so that lengths, sharing and its distance stay together, and as many of them go on
+at a time; the fan-out of the prefix tree follows.
 
 Arrivals are bursts: rows that arrive at one time. Their sizes are taken as they are; the gaps between them
 are a gamma distribution with their mean and coefficient of variation.
@@ -11,7 +12,7 @@ are a gamma distribution with their mean and coefficient of variation.
 Requests that begin alike by the dozens do so because of a system prompt or a document, and which one it is
 decides how often it is asked for: the fit keeps these templates, too (:mod:`kvbench.results.like.templates`).
 
-Memory: 70 bytes a row, 24 a distinct block.
+Memory: 80 bytes a row, 24 a distinct block.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 from kvbench.errors import TraceError
 from kvbench.replays.engine import keyed_trace
 from kvbench.results.carry import Latest, Names, grown
+from kvbench.results.like.conversations import NONE, by_growth, by_session
 from kvbench.results.like.templates import TemplateFinder, Templates, Uses
 from kvbench.trace.columns import numbers
 
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
 
-NONE = -1
-
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -50,8 +50,8 @@ class Fit:
     ``shared``        leading full blocks that the parent has, too; 0 without a parent.
     ``copies``        the prompt is the parent's to the last token.
     ``lag``           requests since the parent.
-    ``parent_tokens`` its length.
     ``same_session``  the parent is of the same session.
+    ``before``        the request that this one goes on with; NONE for the first of a conversation.
     ``burst_rows``    rows of each burst; ``gap_mean_ns``, ``gap_cv`` of the gaps between them.
     ``first_seen``, ``reached``  for each depth, the different prefixes of so many blocks, and the requests that
                       have them.
@@ -68,8 +68,8 @@ class Fit:
     shared: Int64s
     copies: Bools
     lag: Int64s
-    parent_tokens: Int64s
     same_session: Bools
+    before: Int64s
     burst_rows: Int64s
     gap_mean_ns: float
     gap_cv: float
@@ -81,6 +81,11 @@ class Fit:
     @property
     def rows(self) -> int:
         return len(self.input_tokens)
+
+    @property
+    def parent(self) -> Int64s:
+        """The request that each one shares its leading blocks with; NONE where there is none."""
+        return np.where(self.lag > 0, np.arange(self.rows) - self.lag, NONE)
 
     @property
     def distinct_blocks(self) -> int:
@@ -151,7 +156,6 @@ class _Gathered:
             ("shared", shared),
             ("copies", copies),
             ("lag", np.where(some, rows - parent, 0)),
-            ("parent_tokens", parent_tokens),
             ("same_session", same),
         ):
             self._columns.setdefault(name, []).append(np.array(values))
@@ -165,11 +169,17 @@ class _Gathered:
         starts = np.concatenate([[0], np.flatnonzero(np.diff(arrivals)) + 1])
         gaps = np.diff(arrivals[starts])
         mean = float(gaps.mean()) if len(gaps) else 0.0
+        has_sessions = "session_id" in self._trace.schema.names
+        if has_sessions:
+            before = by_session(self._sessions[: self.rows])
+        else:
+            before = by_growth(self._tokens[: self.rows], columns["shared"], columns["lag"], self._block_tokens)
         return Fit(
             block_tokens=self._block_tokens,
             tail_rule=self._trace.facts.tail_rule if self._trace.ids == "block_ids" else "ceil",
             has_ids=has_ids,
-            has_sessions="session_id" in self._trace.schema.names,
+            has_sessions=has_sessions,
+            before=before,
             input_tokens=self._tokens[: self.rows],
             burst_rows=np.diff(np.append(starts, len(arrivals))),
             gap_mean_ns=mean,

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from kvbench.errors import ConfigError
-from kvbench.results.like.fit import NONE
+from kvbench.results.carry import grown
+from kvbench.results.like.conversations import NONE, Conversations
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
 from kvbench.trace.synth.arrivals import gamma
@@ -16,7 +17,7 @@ from kvbench.trace.synth.limits import MAX_NS
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -28,18 +29,18 @@ ROWS_PER_BATCH = 1024
 IDS_PER_BATCH = 2**20
 NEAR = 64
 """Requests around the fitted distance among which a parent is looked for first; then among four times as many."""
-CONTINUED = 2.0
-"""What it weighs that a request is no longer its session's last."""
+TRIED = 64
+"""So many of them are looked at, the nearest to that distance first."""
 
 
 class LikeWorkload(Workload):
     """``rows`` requests like those of ``fit``.
 
-    A request takes a record and looks for a parent: a request about as many requests ago as the record
-    says, with the same template and the shared blocks at least, which nobody has used since, about as long as
-    the record's parent was, and if it goes on with a session, the last of one. It has the parent's leading
+    A request of a conversation shares with the requests of it that its record shared with. Another one looks for a
+    parent: the request nearest to as many requests ago as the record says that has the same template and the
+    shared blocks at least, and is the last one that has them. It has the parent's leading
     blocks and then new ones. Templates are as many as the given trace has, however many rows are made.
-    Memory: 80 bytes a row made.
+    Memory: 80 bytes a row made, 8 a block.
     """
 
     def __init__(self, seed: int, fit: Fit, rows: int, name: str) -> None:
@@ -73,12 +74,15 @@ class LikeWorkload(Workload):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         history = _History(self._fit, self._count)
-        arrivals, records = self._arrivals(), stream(self._seed, "like", "records")
+        arrivals = self._arrivals()
+        conversations = Conversations(self._fit, self._count, stream(self._seed, "like", "records"))
         rows: list[dict[str, Any]] = []
         ids = 0
         for request in range(self._count):
-            record = int(records.random() * self._fit.rows)
-            row = history.made(record) | {"arrival_ns": next(arrivals), "request_id": f"r{request}"}
+            row = history.made(*conversations.next(request)) | {
+                "arrival_ns": next(arrivals),
+                "request_id": f"r{request}",
+            }
             rows.append(row)
             ids += len(row["block_ids"])
             if len(rows) == ROWS_PER_BATCH or ids >= IDS_PER_BATCH:
@@ -124,6 +128,7 @@ class _History:
 
     def __init__(self, fit: Fit, rows: int) -> None:
         self._fit = fit
+        self._parents = fit.parent
         self._made = 0
         self._next_id = 0
         self._sessions = 0
@@ -131,21 +136,26 @@ class _History:
         self._full = np.zeros(rows, np.int64)
         self._parent = np.full(rows, NONE, np.int64)
         self._shared = np.zeros(rows, np.int64)
-        self._passed_on = np.zeros(rows, np.int64)  # leading blocks that a later request has taken over
+        self._latest = np.zeros(0, np.int64)  # of each id the last request that has it
         self._first_id = np.zeros(rows, np.int64)
         self._tail_id = np.full(rows, NONE, np.int64)
         self._template = np.full(rows, NONE, np.int64)
         self._present = np.zeros(len(fit.templates.within), np.bool_)  # templates that a request begins with
         self._session = np.zeros(rows, np.int64)
         self._turn = np.zeros(rows, np.int64)
-        self._last_of_session = np.zeros(rows, np.bool_)
 
-    def made(self, record: int) -> dict[str, Any]:
-        """The row of the next request, made from ``record``; without its arrival and name."""
+    def made(self, record: int, conversation: Mapping[int, int]) -> dict[str, Any]:
+        """The row of the next request, made from ``record``; without its arrival and name.
+
+        ``conversation`` has the requests that were made from the records before it.
+        """
         fit, at = self._fit, self._made
         shared, template = self._wanted(record)
         copies = bool(fit.copies[record]) and shared == fit.shared[record]
-        parent = self._find_parent(record, shared, template) if (shared or copies) and at else NONE
+        parent = NONE
+        if (shared or copies) and at:
+            own = conversation.get(int(self._parents[record]), NONE)
+            parent = own if own != NONE else self._find_parent(record, shared, template)
         copies = copies and parent != NONE and shared <= int(self._full[parent])
         tokens = int(self._tokens[parent]) if copies else int(fit.input_tokens[record])
         self._template[at] = fit.templates.of_row[record]
@@ -154,7 +164,7 @@ class _History:
         self._tokens[at] = tokens
         shared = min(shared, int(self._full[parent])) if parent != NONE else 0
         ids = self._identify(at, parent, shared, copies) if fit.has_ids else np.zeros(0)
-        self._place(at, parent if fit.same_session[record] else NONE)
+        self._place(at, conversation.get(int(fit.before[record]), NONE))
         output, think = int(fit.output_tokens[record]), int(fit.think_ns[record])
         return {
             "input_tokens": tokens,
@@ -183,23 +193,19 @@ class _History:
 
     def _find_parent(self, record: int, shared: int, template: int) -> int:
         """The request made so far that is most like the parent of ``record``; NONE where none has the blocks."""
-        fit, made = self._fit, self._made
-        lag = int(fit.lag[record])
+        made, lag = self._made, int(self._fit.lag[record])
         centre, width = made - min(lag, made), NEAR
         while True:
             low, high = max(0, centre - width), min(made, centre + width)
-            has = self._able(shared, template, low, high)
-            able = np.flatnonzero(has & (self._passed_on[low:high] < shared)) + low
-            if len(able):
-                break
+            able = np.flatnonzero(self._able(shared, template, low, high)) + low
+            nearest = np.argsort(np.abs(np.log((made - able) / max(lag, 1))), kind="stable")
+            candidate: int
+            for candidate in able[nearest[:TRIED]].tolist():
+                if shared == 0 or self._latest[self._id_at(candidate, shared - 1)] == candidate:
+                    return candidate
             if low == 0 and high == made:
                 return self._used_parent(shared, template, centre)
             width *= 4
-        lengths = np.abs(np.log((self._tokens[able] + 1) / (int(fit.parent_tokens[record]) + 1)))
-        cost = lengths + np.abs(np.log((made - able) / max(lag, 1)))
-        if fit.same_session[record]:
-            cost += CONTINUED * ~self._last_of_session[able]
-        return int(able[int(np.argmin(cost))])
 
     def _able(self, shared: int, template: int, low: int, high: int) -> npt.NDArray[np.bool_]:
         """Which of the requests from ``low`` to ``high`` have ``shared`` full blocks and begin with ``template``."""
@@ -220,8 +226,6 @@ class _History:
         fit = self._fit
         full, tail = divmod(int(self._tokens[at]), fit.block_tokens)
         self._full[at], self._parent[at], self._shared[at] = full, parent, full if copies else min(shared, full)
-        if parent != NONE:
-            self._passed_on[parent] = max(self._passed_on[parent], self._shared[at])
         self._first_id[at] = self._next_id
         self._next_id += full - int(self._shared[at])
         if tail and fit.tail_rule == "ceil":
@@ -231,7 +235,17 @@ class _History:
                 self._tail_id[at] = self._next_id
                 self._next_id += 1
         ids = self._leading(at, full)
-        return ids if self._tail_id[at] == NONE else np.append(ids, self._tail_id[at])
+        if self._tail_id[at] != NONE:
+            ids = np.append(ids, self._tail_id[at])
+        self._latest = grown(self._latest, self._next_id, NONE)
+        self._latest[ids] = at
+        return ids
+
+    def _id_at(self, at: int, place: int) -> int:
+        """The id of block ``place`` of request ``at``."""
+        while place < self._shared[at]:
+            at = int(self._parent[at])
+        return int(self._first_id[at]) + place - int(self._shared[at])
 
     def _leading(self, at: int, count: int) -> Int64s:
         """The first ``count`` block ids of request ``at``."""
@@ -252,5 +266,3 @@ class _History:
         else:
             self._session[at] = self._session[before]
             self._turn[at] = self._turn[before] + 1
-            self._last_of_session[before] = False
-        self._last_of_session[at] = True
