@@ -113,10 +113,19 @@ def _environment() -> Iterator[None]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """What SIGTERM does is the command's affair, and stays as it was; Ray sets a handler of its own."""
+    """What SIGTERM does is the command's affair, and is as it was afterwards: Ray sets handlers of its own, which end
+    the program. Where one has done that while Ray started, the command's handler is called."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit:
+        _set_handler(handler)
+        signal.raise_signal(signal.SIGTERM)
+        raise
     finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)
+        _set_handler(handler)
+
+
+def _set_handler(handler: Any) -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)

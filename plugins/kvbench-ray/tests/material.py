@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -33,23 +35,36 @@ def in_order(outcomes: Iterable[CellOutcome]) -> list[CellOutcome]:
     return sorted(timeless, key=lambda outcome: outcome.number)
 
 
+def wait_for(true: Callable[[], Any]) -> Any:
+    """What ``true`` gives, as soon as that is something."""
+    until = time.monotonic() + PATIENCE_S
+    while not (found := true()):
+        assert time.monotonic() < until, "it does not come to that"
+        time.sleep(0.01)
+    return found
+
+
 def reader(pipe: Path, besides: set[int]) -> int:
     """A process other than these that has opened ``pipe``, waited for."""
-    until = time.monotonic() + PATIENCE_S
-    while not (found := _openers(pipe) - besides):
-        assert time.monotonic() < until, "no worker has opened the trace"
-        time.sleep(0.01)
+    found: set[int] = wait_for(lambda: _openers(pipe) - besides)
     return found.pop()
+
+
+def commands() -> list[str]:
+    """The command lines of all processes."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found.append(file.read_text(errors="replace"))
+    return found
 
 
 def _openers(pipe: Path) -> set[int]:
     found = set()
     for opened in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
+        with suppress(OSError):  # it has ended, or closed the file
             if os.readlink(opened) == str(pipe):
                 found.add(int(opened.parts[2]))
-        except OSError:
-            continue  # it has ended, or closed the file
     return found
 
 

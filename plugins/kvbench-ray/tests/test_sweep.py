@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import CHAT, install
+from material import CHAT, commands, install, wait_for
 
 GRIM = """
 import os, signal
@@ -68,6 +68,20 @@ def test_a_cluster_that_is_joined_gives_the_bytes_of_local_processes(cluster: An
         done = sweep(tmp_path, executor, "--policy", "arc", "--policy", "lru", "--method", "replay")
         assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "ray.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()
+
+
+def test_a_sweep_that_is_terminated_while_ray_starts_says_so_and_leaves_nothing(
+    tmp_path: Path, short_folder: Path
+) -> None:
+    folder = short_folder / "early"
+    command = [sys.executable, "-m", "kvbench", "sweep", str(CHAT), "--policy", "arc", "--executor", "ray,processes=1"]
+    env = {**os.environ, "RAY_TMPDIR": str(folder)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as begun:
+        wait_for(lambda: list(folder.glob("ray/session_*/logs/gcs_server*")))
+        begun.terminate()
+        _, said = begun.communicate(timeout=60)
+    assert (begun.returncode, said) == (143, "error: terminated; nothing was written\n")
+    wait_for(lambda: not any(str(folder) in command for command in commands()))
 
 
 @pytest.mark.parametrize(
