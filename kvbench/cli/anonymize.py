@@ -34,8 +34,8 @@ Examples:
 )
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave out a column, such as model; repeatable.")
 @click.option("--coarsen", metavar="TIME", help="Round arrivals and think times down to multiples of this, as 1s.")
-@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def anonymize(
     source: str,
     key_file: Path,

@@ -54,11 +54,13 @@ Examples:
 @click.option(
     "--benchmark", type=click.IntRange(min=1), metavar="N", help="Which one of a measured file that has several."
 )
-@click.option("--plot", metavar="FILE", help="Draw predicted over measured: .html, .svg or .png; needs 'report'.")
+@click.option(
+    "--plot", metavar="FILE", help="Draw predicted over measured: .html, .svg or .png; needs the extra 'report'."
+)
 @click.option(
     "-o", "--output", metavar="FILE", help="Write a row a run and figure, or a measured request, to .parquet or .csv."
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.pass_context
 def compare(ctx: click.Context, /, runs: tuple[Path, ...], measured: Path | None, **settings: Any) -> None:

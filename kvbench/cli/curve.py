@@ -47,7 +47,7 @@ Examples:
 @click.option(
     "--sample",
     type=float,
-    metavar="RATE",
+    metavar="SHARE",
     help="Look at this share of the prefix trees (or sessions) only, and give error bars.",
 )
 @click.option("--sample-by", type=click.Choice(["tree", "session"]), help="What is kept whole.  [default: tree]")

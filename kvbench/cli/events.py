@@ -9,8 +9,8 @@ import click
 
 from kvbench.cli.jsonout import print_json
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-force_option = click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+force_option = click.option("--force", is_flag=True, help="Overwrite files that exist.")
 
 
 @click.group()
@@ -102,7 +102,7 @@ def export(source: Path, output: str, **settings: Any) -> None:
     click.echo(f"wrote {output}: {report.messages:,} messages")
 
 
-@events.command()
+@events.command(epilog="Example: kvbench events stats events.parquet --json")
 @click.argument("file", type=click.Path(path_type=Path))
 @json_option
 def stats(file: Path, as_json: bool) -> None:
@@ -118,7 +118,12 @@ def stats(file: Path, as_json: bool) -> None:
     print_stats(found)
 
 
-@events.command()
+@events.command(
+    epilog="""\b
+Examples:
+  kvbench events fold events.parquet
+  kvbench events fold events.parquet --until 1000 -o state.parquet"""
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--until", type=click.IntRange(min=0), metavar="N", help="Fold the events of the first N requests only.")
 @click.option("-o", "--output", metavar="FILE", help="Write a row for each resident block to this Parquet file.")

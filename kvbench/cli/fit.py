@@ -25,7 +25,7 @@ def fit() -> None:
 
 def _output_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--force", is_flag=True, help="Replace the file of --output."),
+        click.option("--force", is_flag=True, help="Overwrite files that exist."),
         click.option(
             "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the parameters as TOML, too."
         ),

@@ -49,8 +49,8 @@ Examples:
 @click.option(
     "--utilization", type=float, metavar="SHARE", help="Of that memory, with the weights, at most.  [default: 0.9]"
 )
-@click.option("--save-only-first-rank", is_flag=True, help="MLA: the latent is stored by one rank instead of by each.")
-@click.option("--models", type=click.Path(path_type=Path), metavar="FILE", help="Models of your own, in TOML.")
+@click.option("--save-only-first-rank", is_flag=True, help="Ranks that hold the same KV (MLA) store it once.")
+@click.option("--models", type=click.Path(path_type=Path), metavar="FILE", help="More model presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def kv_size(model: str | None, models: Path | None, as_json: bool, **settings: Any) -> None:
     """Say how many bytes the KV cache of MODEL takes and how many tokens a capacity holds.

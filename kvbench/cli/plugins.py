@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: kvbench plugins --json")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool) -> None:
     """List all parts by kind: name, parameters with their defaults, source, and who brought them."""

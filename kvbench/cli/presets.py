@@ -13,7 +13,7 @@ Examples:
   kvbench replay trace.arrow --preset lmcache --tier cpu,capacity=64GiB --model llama-3.1-8b"""
 )
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def presets(name: str | None, as_json: bool) -> None:
     """List the presets of kvbench replay, or the settings of preset NAME and where each comes from."""
     from kvbench.presets import load_preset, preset_names

@@ -29,8 +29,8 @@ Examples:
     "the first to the last arrival.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the table to .parquet or .csv.")
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def rollup(requests: Path, by: str, output: str | None, force: bool, as_json: bool) -> None:
     """Add up the requests of a replay: hit rates and latencies by session, by worker, or over time.
 

@@ -52,7 +52,7 @@ Examples:
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="A bad row ends the import, or is left out and counted.",
+    help="A bad row ends the run, or is left out and counted.",
 )
 @click.option("--strict-order", is_flag=True, help="Refuse a source whose arrivals go back, instead of sorting it.")
 @click.option("--normalise-time", is_flag=True, help="Shift arrivals so that the earliest is 0; they may be negative.")
@@ -65,7 +65,7 @@ Examples:
     type=click.Choice(["reject", "clip"]),
     help="A prompt with more is a bad row, or is cut.  [default: reject]",
 )
-@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.pass_context
 def import_(
     ctx: click.Context,
@@ -136,9 +136,9 @@ Examples:
 @click.argument("source", metavar="TRACE")
 @click.option("--to", type=click.Choice(EXPORTS), required=True, help="The form to write.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="What to write.")
-@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what TRACE says.")
+@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
 @click.option("--block-bytes", type=click.IntRange(min=1), metavar="N", help="Bytes of a block, for mlperf-io.")
-@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
 def export(source: str, to: str, output: Path, block_tokens: int | None, block_bytes: int | None, force: bool) -> None:
     """Write TRACE as what other tools read.
 

@@ -23,8 +23,16 @@ Examples:
 )
 @click.argument("source", metavar="TRACE")
 @click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
-@click.option("--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id.")
-@click.option("--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad rows.")
+@click.option(
+    "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="A bad row ends the run, or is left out and counted.",
+)
 @click.option(
     "--block-sizes",
     metavar="N,…",
@@ -32,8 +40,8 @@ Examples:
     "  [default: some]",
 )
 @click.option("--plot", metavar="FILE", help="Draw charts: .html, .svg or .png; needs the extra 'report'.")
-@click.option("--force", is_flag=True, help="Overwrite the charts if they exist.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.pass_context
 def inspect(
     ctx: click.Context,

@@ -35,7 +35,7 @@ kvbench plugins lists the workloads with their parameters."""
 @click.option("--rows", type=int, metavar="N", help="With --like: so many requests.  [default: as many as TRACE has]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", required=True, help="What to write.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of every random choice.")
-@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.option("--json", "as_json", is_flag=True, help="With --like: print the comparison as one JSON document.")
 @click.pass_context
 def make(

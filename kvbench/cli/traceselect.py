@@ -55,10 +55,18 @@ Examples:
 @click.option("--scale-rate", metavar="FACTOR", help="So many times as many requests a second; think times go along.")
 @click.option("--repeat", type=int, default=1, metavar="N", help="The whole N times in a row, each with fresh ids.")
 @click.option("--start", metavar="TIME", help="The first row arrives then: 0s.  [default: when it did]")
-@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the files say.")
-@click.option("--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id.")
-@click.option("--on-error", type=click.Choice(["fail", "skip"]), default="fail", show_default=True, help="Bad rows.")
-@click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
+@click.option("--block-tokens", type=int, metavar="N", help="Tokens of a block, instead of what the file says.")
+@click.option(
+    "--tail-rule", type=click.Choice(["ceil", "floor"]), help="Whether a partial last block has an id (ceil) or none."
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="A bad row ends the run, or is left out and counted.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
 def select(traces: tuple[str, ...], output: str, force: bool, **settings: Any) -> None:
     """Write a part of TRACE, or several TRACEs in one, as a trace.
 
