@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kvbench.answers.recipes import RECIPES
 from kvbench.atomic import atomic_path
 from kvbench.errors import OutputError
 from kvbench.report.charts import Sheet, missing_libraries, save
@@ -136,9 +137,15 @@ def write_answer(answer: Answer, folder: Path, *, force: bool, images: tuple[str
     for figure in answer.figures if not missing_libraries() else ():
         for suffix in (".html", *images):
             path = folder / f"{figure.name}{suffix}"
-            save(Sheet(figure.title, [figure], answer.manifest), path, force=True)
+            save(Sheet(_title(answer), [figure], answer.manifest), path, force=True)
             written.append(path)
     path = folder / ANSWER_FILE
     with atomic_path(path, force=True) as temporary:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(answer.to_dict()), indent=2))
     return [*written, path]
+
+
+def _title(answer: Answer) -> str:
+    """The question, and the trace that it is asked of."""
+    trace = answer.manifest["trace"]
+    return f"{RECIPES[answer.question].question} {trace['source_name'] or trace['digest']}"

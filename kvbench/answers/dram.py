@@ -223,10 +223,11 @@ def _advice(curve: Curve, chosen: int, row: dict[str, Any]) -> list[str]:
     of = "input tokens" if curve.rate == "token" else "blocks"
     if not curve.bound:
         return [f"Buy none for this: no {of} would hit, however large the cache (kvbench answer reuse says why)."]
-    hosts = (
-        f" a host, {format_bytes(chosen * machines.hosts)} on {machines.hosts:,} hosts" if machines.hosts > 1 else ""
-    )
-    size = f"{chosen:,} blocks a host" if machines.block_bytes is None else f"{format_bytes(chosen)}{hosts}"
+    if machines.block_bytes is None:
+        size = f"{chosen:,} block{'s' if chosen > 1 else ''}" + (" a host" if machines.hosts > 1 else "")
+    else:
+        everywhere = f" a host, {format_bytes(chosen * machines.hosts)} on {machines.hosts:,} hosts"
+        size = format_bytes(chosen) + (everywhere if machines.hosts > 1 else "")
     verb = "Keep" if machines.block_bytes is None else "Buy"
     advice = [
         f"{verb} {size} ({row['capacity_tokens']:,} tokens): {percent(rate)} of {of} hit, "
@@ -273,12 +274,13 @@ def _figures(curve: Curve, rows: list[dict[str, Any]], replayed: list[dict[str, 
     machines, rate = curve.machines, f"{curve.rate}_rate"
     sized = machines.block_bytes is not None
     x, title, unit = ("host_gib", "GiB of a host", GIB) if sized else ("host_blocks", "blocks of a host", 1)
+    from_there = [row for row in rows if _size(row, machines) >= _size(replayed[0], machines)]
     drawn = [
         {x: _size(row, machines) / unit, "cache": cache, rate: row[column] if column else curve.bound}
         for cache, column, of in (
-            ("LRU", rate, rows),
+            ("LRU", rate, from_there),
             ("OPT (Belady)", f"belady_{rate}", replayed),
-            ("infinite", "", replayed),
+            ("infinite", "", [from_there[0], from_there[-1]]),
         )
         for row in of
     ]

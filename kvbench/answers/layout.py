@@ -146,7 +146,7 @@ def _held_row(layout: KvLayout, size: int, block_tokens: int, context: int, tabl
         "capacity_blocks": held.host.blocks,
         "capacity_tokens": held.host.tokens,
         "full_context_requests": held.host.requests,
-        "token_rate": rates["token"],
+        "token_rate": rates["token"] or 0.0,
     }
 
 
@@ -154,6 +154,10 @@ def _advice(layouts: list[KvLayout], rows: list[dict[str, Any]], held: list[dict
     capacity = held[0]["capacity"]
     there = [row for row in held if row["capacity"] == capacity]
     best, worst = (choose(there, key=lambda row: row["token_rate"]) for choose in (max, min))
+    if not best["token_rate"]:
+        return [
+            f"None is better than another: nothing of this trace hits in {capacity} (kvbench answer reuse says why)."
+        ]
     advice = [
         f"In {capacity} a host {best['layout']} hits most of this trace: {percent(best['token_rate'])} of input "
         f"tokens, with room for {best['capacity_tokens']:,}."
@@ -181,7 +185,10 @@ def _gains(layouts: list[KvLayout], rates: dict[str, float]) -> list[str]:
     for layout, other in itertools.permutations(layouts, 2):
         if (other.name, other.ranks) != (layout.name, layout.ranks):
             continue
-        gain = points(rates[name_of(other)] - rates[name_of(layout)])
+        gained = rates[name_of(other)] - rates[name_of(layout)]
+        if not gained:
+            continue
+        gain = points(gained)
         of, once = f"{layout.name} {layout.shape.dtype}", " stored once" if layout.once else ""
         if other.shape == layout.shape and other.once and not layout.once:
             what = f"Storing the latent once, not on each rank, adds {gain} to {of}"

@@ -27,6 +27,9 @@ POINTED = 60
 CROWDED = 200
 """More points are small and can be seen through."""
 
+LARGE = 1_000
+"""From here on the numbers of a matrix are written with prefixes, as in 12.3k."""
+
 TOUCHED = 220
 """Area in which a point of a line answers the pointer: a line alone is hard to hit, and harder with a finger."""
 
@@ -234,7 +237,8 @@ def matrix(
         )
         dark = f"luminance(scale('color', datum['{value}'])) < 0.18"
         ink = alt.condition(dark, alt.value("#ffffff"), alt.value("#101418"))
-        text = alt.Text(field=value, type="quantitative", format=".1%" if percent else ",.3~g")
+        large = max((row[value] or 0 for row in rows), default=0) >= LARGE
+        text = alt.Text(field=value, type="quantitative", format=".1%" if percent else ".3~s" if large else ",.3~g")
         return alt.layer(fields, base.mark_text(fontWeight=500).encode(text=text, color=ink))
 
     height = max(120, ROW_HEIGHT * (len(down.values) if down is not None else 1))

@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from kvbench.trace.schema import TraceFacts
 from tests.cli.conftest import Cli
 
 Document = dict[str, Any]
@@ -53,3 +56,21 @@ def write_prompts(
     run = cli("trace", "import", "prompts.jsonl", "--block-tokens", str(block_tokens))
     assert run.code == 0, run.err
     return "prompts.arrow"
+
+
+def write_trace(
+    path: Path, rows: Sequence[Prompt], *, ids: str = "block_ids", columns: Any = None, **facts: Any
+) -> Path:
+    """A trace of a request a nanosecond with these ``rows`` of ids, and prompts of whole blocks; ``columns`` are added
+    to that or take its place."""
+    of_tokens = ids == "token_ids"
+    table = {
+        "arrival_ns": pa.array(range(len(rows)), pa.int64()),
+        "input_tokens": pa.array([len(row) * (1 if of_tokens else facts["block_tokens"]) for row in rows], pa.uint32()),
+        ids: pa.array(rows, pa.list_(pa.uint32() if of_tokens else pa.uint64())),
+        **(columns or {}),
+    }
+    written = pa.table(table).replace_schema_metadata(TraceFacts(**facts).to_metadata())
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, written.schema) as writer:
+        writer.write_table(written)
+    return path

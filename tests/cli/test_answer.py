@@ -60,6 +60,23 @@ def test_an_answer_is_the_same_bytes_again_and_replaces_no_other(cli: Cli, sampl
     assert cli("answer", "reuse", sample, "-o", folders[0], "--force").code == 0
 
 
+def test_an_answer_is_the_same_in_other_processes_and_goes_on_from_replays_that_are_done(
+    cli: Cli, sample: Path, tmp_path: Path
+) -> None:
+    sizes = ("--capacity", "100,200,400")
+    assert cli("answer", "dram", sample, *sizes, "-o", tmp_path / "here").code == 0
+    there = tmp_path / "there"
+    assert cli("answer", "dram", sample, *sizes, "-o", there, "--executor", "local,processes=2").code == 0
+    here = {path.name: path.read_bytes() for path in (tmp_path / "here").iterdir()}
+    assert {path.name: path.read_bytes() for path in there.iterdir()} == here
+    # As after an interruption: the replays are there, the answer is not.
+    (there / "answer.json").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvbench.sweeps.run.run_cell", lambda *_, **__: pytest.fail("replayed what is there"))
+        assert cli("answer", "dram", sample, *sizes, "-o", there).code == 0
+    assert {path.name: path.read_bytes() for path in there.iterdir()} == here
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

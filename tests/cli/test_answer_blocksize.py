@@ -10,30 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kvbench.trace.schema import TraceFacts
+from tests.cli.answers import answered, write_trace
 from tests.cli.conftest import Cli
 
 
-def answered(cli: Cli, *arguments: str | Path) -> dict[str, Any]:
-    run = cli("answer", "block-size", *arguments, "--json")
-    assert run.code == 0, run.err
-    document: dict[str, Any] = json.loads(run.out)
-    return document
-
-
-def write_trace(path: Path, lists: dict[str, list[list[int]]], tokens: list[int], **facts: Any) -> Path:
-    (name, rows) = next(iter(lists.items()))
-    kind = pa.uint32() if name == "token_ids" else pa.uint64()
-    table = pa.table(
-        {
-            "arrival_ns": pa.array([at * 10**9 for at in range(len(rows))], pa.int64()),
-            "input_tokens": pa.array(tokens, pa.uint32()),
-            name: pa.array(rows, pa.list_(kind)),
-        }
-    ).replace_schema_metadata(TraceFacts(**facts).to_metadata())
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    return path
+def every_second(rows: int) -> dict[str, Any]:
+    return {"arrival_ns": pa.array([at * 10**9 for at in range(rows)], pa.int64())}
 
 
 def prompts_of(seed: int) -> list[list[int]]:
@@ -58,9 +40,9 @@ def shared_tokens(prompts: list[list[int]], at: int) -> int:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_hits_and_losses_are_those_of_prompts_compared_one_with_another(cli: Cli, tmp_path: Path, seed: int) -> None:
     prompts = prompts_of(seed)
-    trace = write_trace(tmp_path / "t.arrow", {"token_ids": prompts}, [len(prompt) for prompt in prompts])
+    trace = write_trace(tmp_path / "t.arrow", prompts, ids="token_ids", columns=every_second(len(prompts)))
     sizes = [1, 8, 24, 64]
-    rows = answered(cli, trace, "--block-sizes", ",".join(map(str, sizes)))["tables"]["sizes"]
+    rows = answered(cli, "block-size", trace, "--block-sizes", ",".join(map(str, sizes)))["tables"]["sizes"]
     shared = [shared_tokens(prompts, at) for at in range(len(prompts))]
     assert [row["block_tokens"] for row in rows] == sizes
     for row in rows:
@@ -76,8 +58,8 @@ def test_hits_and_losses_are_those_of_prompts_compared_one_with_another(cli: Cli
 
 def test_at_a_capacity_hits_entries_and_events_are_those_of_a_replay(cli: Cli, tmp_path: Path) -> None:
     prompts = prompts_of(3)
-    trace = write_trace(tmp_path / "t.arrow", {"token_ids": prompts}, [len(prompt) for prompt in prompts])
-    found = answered(cli, trace, "--block-sizes", "8,16,64", "--capacity", "2ktok")
+    trace = write_trace(tmp_path / "t.arrow", prompts, ids="token_ids", columns=every_second(len(prompts)))
+    found = answered(cli, "block-size", trace, "--block-sizes", "8,16,64", "--capacity", "2ktok")
     for row in found["tables"]["sizes"]:
         size = str(row["block_tokens"])
         replayed = cli("replay", trace, "--block-tokens", size, "--capacity", str(2_000 // int(size)), "--json")
@@ -95,13 +77,13 @@ def test_blocks_of_ids_are_joined_by_multiples(cli: Cli, tmp_path: Path) -> None
     for at in range(80):
         start = draw.choice(rows)[: draw.randrange(1, 20)] if rows else []
         rows.append([*start, *range(1_000 * (at + 1), 1_000 * (at + 1) + draw.randrange(1, 9))])
-    tokens = [4 * len(row) for row in rows]
-    trace = write_trace(tmp_path / "t.arrow", {"block_ids": rows}, tokens, block_tokens=4)
-    found = answered(cli, trace, "--block-sizes", "4,8,16", "--capacity", "400tok")
+    trace = write_trace(tmp_path / "t.arrow", rows, block_tokens=4)
+    tokens = {"input_tokens": pa.array([4 * len(row) for row in rows], pa.uint32())}
+    found = answered(cli, "block-size", trace, "--block-sizes", "4,8,16", "--capacity", "400tok")
     for multiple, row in zip((1, 2, 4), found["tables"]["sizes"], strict=True):
         joined = [ids[multiple - 1 :: multiple] for ids in rows]
-        whole = tmp_path / f"{multiple}.arrow"
-        write_trace(whole, {"block_ids": joined}, tokens, block_tokens=4 * multiple, tail_rule="floor")
+        facts = {"block_tokens": 4 * multiple, "tail_rule": "floor"}
+        whole = write_trace(tmp_path / f"{multiple}.arrow", joined, columns=tokens, **facts)
         replayed = json.loads(cli("replay", whole, "--capacity", str(100 // multiple), "--json").out)["summary"]
         assert row["token_rate"] == replayed["rates"]["token"]
         assert row["infinite_token_rate"] == replayed["infinite_rates"]["token"]
@@ -110,8 +92,8 @@ def test_blocks_of_ids_are_joined_by_multiples(cli: Cli, tmp_path: Path) -> None
 
 def test_C06_fifty_tokens_in_common_are_50_48_and_0_in_pages_of_1_16_and_64(cli: Cli, tmp_path: Path) -> None:
     prompts = [[*range(50), *range(1_000 * at, 1_000 * at + 100)] for at in (1, 2)]
-    trace = write_trace(tmp_path / "t.arrow", {"token_ids": prompts}, [150, 150])
-    rows = answered(cli, trace, "--block-sizes", "1,16,64")["tables"]["sizes"]
+    trace = write_trace(tmp_path / "t.arrow", prompts, ids="token_ids")
+    rows = answered(cli, "block-size", trace, "--block-sizes", "1,16,64")["tables"]["sizes"]
     assert [row["hit_tokens"] for row in rows] == [50, 48, 0]
     assert [row["lost_tokens"] for row in rows] == [0, 2, 50]
 
@@ -121,14 +103,19 @@ def test_the_largest_blocks_that_lose_less_than_they_may_are_taken(
     cli: Cli, tmp_path: Path, worth: str, best: int
 ) -> None:
     prompts = [[*range(50), *range(1_000 * at, 1_000 * at + 250)] for at in range(1, 10)]
-    trace = write_trace(tmp_path / "t.arrow", {"token_ids": prompts}, [300] * 9)
-    found = answered(cli, trace, "--block-sizes", "1,16,64", "--worth", worth)
+    trace = write_trace(tmp_path / "t.arrow", prompts, ids="token_ids")
+    found = answered(cli, "block-size", trace, "--block-sizes", "1,16,64", "--worth", worth)
     assert found["advice"][0].startswith(f"Take blocks of {best} tokens: ")
 
 
 def test_A03_the_block_size_given_is_in_the_manifest_and_must_fit_the_ids(cli: Cli, tmp_path: Path) -> None:
-    trace = write_trace(tmp_path / "t.arrow", {"block_ids": [[1, 2, 3]] * 2}, [33, 33])
-    found = answered(cli, trace, "--block-tokens", "16", "--block-sizes", "16,32")
+    trace = write_trace(
+        tmp_path / "t.arrow",
+        [[1, 2, 3]] * 2,
+        columns={"input_tokens": pa.array([33, 33], pa.uint32())},
+        block_tokens=16,
+    )
+    found = answered(cli, "block-size", trace, "--block-tokens", "16", "--block-sizes", "16,32")
     assert found["trace"]["block_tokens"] == 16
     assert found["config"]["block_sizes"] == [16, 32]
     refused = cli("answer", "block-size", trace, "--block-tokens", "512")

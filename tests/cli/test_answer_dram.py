@@ -5,20 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli.answers import answered
 from tests.cli.conftest import Cli
 
 MIB = 2**20
-
-
-def answered(cli: Cli, *arguments: str | Path) -> dict[str, Any]:
-    run = cli("answer", "dram", *arguments, "--json")
-    assert run.code == 0, run.err
-    document: dict[str, Any] = json.loads(run.out)
-    return document
 
 
 def token_rate(cli: Cli, sample: Path, blocks: int) -> float:
@@ -29,7 +22,7 @@ def token_rate(cli: Cli, sample: Path, blocks: int) -> float:
 
 
 def test_rates_bounds_and_ages_are_those_of_a_replay_at_each_size(cli: Cli, sample: Path) -> None:
-    rows = answered(cli, sample, "--block-bytes", "2MiB")["tables"]["capacities"]
+    rows = answered(cli, "dram", sample, "--block-bytes", "2MiB")["tables"]["capacities"]
     for row in rows[::3]:
         blocks = row["capacity_blocks"]
         assert row["host_bytes"] // (2 * MIB) == blocks
@@ -55,7 +48,7 @@ def test_the_size_to_buy_is_the_first_from_which_on_doubling_is_not_worth_it(
 ) -> None:
     sizes = [2 * 2**power * MIB for power in range(14)]
     given = ",".join(f"{size // MIB}MiB" for size in sizes)
-    found = answered(cli, sample, "--block-bytes", "2MiB", "--capacity", given, "--worth", worth)
+    found = answered(cli, "dram", sample, "--block-bytes", "2MiB", "--capacity", given, "--worth", worth)
     rows = found["tables"]["capacities"]
     assert [row["host_bytes"] for row in rows] == sizes
     rates = [row["token_rate"] for row in rows]
@@ -78,16 +71,30 @@ def test_a_plateau_before_a_step_is_not_the_end(cli: Cli, tmp_path: Path) -> Non
             lines.append(json.dumps(row))
     (tmp_path / "step.jsonl").write_text("\n".join(lines))
     assert cli("trace", "import", "step.jsonl").code == 0
-    found = answered(cli, "step.arrow", "--capacity", "2,4,8,16,32,64,128")
+    found = answered(cli, "dram", "step.arrow", "--capacity", "2,4,8,16,32,64,128")
     rates = [row["token_rate"] for row in found["tables"]["capacities"]]
     assert rates[0] == rates[4] == pytest.approx(0.5, abs=0.01)
-    assert found["advice"][0].startswith("Keep 128 blocks a host")
+    assert found["advice"][0].startswith("Keep 128 blocks (65,536 tokens): ")
     assert found["advice"][1] == "In GiB: say how large KV is with --model MODEL (and --tp), or with --block-bytes."
+
+
+def test_nothing_is_to_be_bought_for_a_trace_without_reuse(cli: Cli, tmp_path: Path) -> None:
+    rows = [{"timestamp": at, "input_length": 512, "output_length": 1, "hash_ids": [at]} for at in range(9)]
+    (tmp_path / "none.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert cli("trace", "import", "none.jsonl").code == 0
+    found = answered(cli, "dram", "none.arrow", "--block-bytes", "2MiB")
+    assert found["advice"] == [
+        "Buy none for this: no input tokens would hit, however large the cache (kvbench answer reuse says why)."
+    ]
+    layout = json.loads(cli("answer", "layout", "none.arrow", "--model", "Llama-3.1-8B", "--json").out)
+    assert layout["advice"] == [
+        "None is better than another: nothing of this trace hits in 1TiB (kvbench answer reuse says why)."
+    ]
 
 
 def test_E16_a_size_is_told_for_each_rank_host_and_the_cluster(cli: Cli, sample: Path) -> None:
     shape = ("--model", "Llama-3.1-8B", "--tp", "4", "--workers", "6", "--workers-per-host", "2")
-    found = answered(cli, sample, *shape, "--capacity", "1GiB,4GiB")
+    found = answered(cli, "dram", sample, *shape, "--capacity", "1GiB,4GiB")
     for row in found["tables"]["capacities"]:
         assert row["rank_bytes"] * 4 * 2 == row["host_bytes"]
         assert row["cluster_bytes"] == 3 * row["host_bytes"]
@@ -98,7 +105,9 @@ def test_E16_a_size_is_told_for_each_rank_host_and_the_cluster(cli: Cli, sample:
 
 def test_F03_the_same_bytes_hold_the_same_tokens_at_every_tp(cli: Cli, sample: Path) -> None:
     tables = [
-        answered(cli, sample, "--model", "Llama-3.1-8B", "--tp", tp, "--capacity", "1GiB,4GiB")["tables"]["capacities"]
+        answered(cli, "dram", sample, "--model", "Llama-3.1-8B", "--tp", tp, "--capacity", "1GiB,4GiB")["tables"][
+            "capacities"
+        ]
         for tp in ("1", "2", "8")
     ]
     without_rank = [[{**row, "rank_bytes": None} for row in rows] for rows in tables]

@@ -7,38 +7,15 @@ import random
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from kvbench.trace.schema import TraceFacts
+from tests.cli.answers import answered, write_trace
 from tests.cli.conftest import Cli
 
 BLOCK = 10
 Row = tuple[str, list[int]]
-
-
-def answered(cli: Cli, *arguments: str | Path) -> dict[str, Any]:
-    run = cli("answer", "isolation", *arguments, "--json")
-    assert run.code == 0, run.err
-    document: dict[str, Any] = json.loads(run.out)
-    return document
-
-
-def write_trace(path: Path, rows: list[Row], **columns: list[str | None]) -> Path:
-    table = pa.table(
-        {
-            "arrival_ns": pa.array(range(len(rows)), pa.int64()),
-            "input_tokens": pa.array([BLOCK * len(ids) for _, ids in rows], pa.uint32()),
-            "block_ids": pa.array([ids for _, ids in rows], pa.list_(pa.uint64())),
-            "tenant": pa.array([tenant for tenant, _ in rows], pa.string()),
-            **{name: pa.array(values, pa.string()) for name, values in columns.items()},
-        }
-    ).replace_schema_metadata(TraceFacts(block_tokens=BLOCK).to_metadata())
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    return path
 
 
 def rows_of(seed: int, tenants: int = 3) -> list[Row]:
@@ -51,6 +28,13 @@ def rows_of(seed: int, tenants: int = 3) -> list[Row]:
         start = draw.choice(own)[: draw.randrange(1, 8)] if own and draw.random() < 0.7 else [1, 2]
         rows.append((f"t{tenant}", [*start, *range(1_000 * (at + 1), 1_000 * (at + 1) + draw.randrange(1, 5))]))
     return rows
+
+
+def write_rows(path: Path, rows: list[Row], **more: list[str | None]) -> Path:
+    """A trace of requests of tenants; ``more`` are columns."""
+    columns = {name: pa.array(values, pa.string()) for name, values in more.items()}
+    columns["tenant"] = pa.array([tenant for tenant, _ in rows], pa.string())
+    return write_trace(path, [ids for _, ids in rows], columns=columns, block_tokens=BLOCK)
 
 
 @dataclass
@@ -91,7 +75,7 @@ def test_hits_evictions_and_room_of_each_tenant_are_those_of_a_plain_lru(cli: Cl
     cache = Lru(60)
     for tenant, ids in rows:
         cache.serve(tenant, ids)
-    found = answered(cli, write_trace(tmp_path / "t.arrow", rows), "--capacity", "60")["tables"]
+    found = answered(cli, "isolation", write_rows(tmp_path / "t.arrow", rows), "--capacity", "60")["tables"]
     for row in found["tenants"]:
         name = row["tenant"]
         asked = sum(len(ids) for tenant, ids in rows if tenant == name)
@@ -109,8 +93,11 @@ def test_hits_evictions_and_room_of_each_tenant_are_those_of_a_plain_lru(cli: Cl
 
 
 def test_each_rule_is_a_replay(cli: Cli, tmp_path: Path) -> None:
-    trace = write_trace(tmp_path / "t.arrow", rows_of(3))
-    rules = {(row["rule"], row["eviction"]): row for row in answered(cli, trace, "--capacity", "80")["tables"]["rules"]}
+    trace = write_rows(tmp_path / "t.arrow", rows_of(3))
+    rules = {
+        (row["rule"], row["eviction"]): row
+        for row in answered(cli, "isolation", trace, "--capacity", "80")["tables"]["rules"]
+    }
     for rule, options in (
         (("apart", "lru"), ["--policy", "lru"]),
         (("apart", "quotas"), ["--policy", "tenant-lru"]),
@@ -128,8 +115,8 @@ def test_each_rule_is_a_replay(cli: Cli, tmp_path: Path) -> None:
 
 def test_B05_three_tenants_that_share_six_of_ten_blocks_save_twelve(cli: Cli, tmp_path: Path) -> None:
     rows = [(f"t{at}", [*range(6), *range(100 * at, 100 * at + 4)]) for at in range(1, 4)]
-    trace = write_trace(tmp_path / "t.arrow", rows)
-    found = answered(cli, trace, "--capacity", "100", "--shared-blocks", "6")
+    trace = write_rows(tmp_path / "t.arrow", rows)
+    found = answered(cli, "isolation", trace, "--capacity", "100", "--shared-blocks", "6")
     assert [(row["rule"], row["eviction"], row["hit_blocks"]) for row in found["tables"]["rules"]] == [
         ("apart", "lru", 0),
         ("apart", "quotas", 0),
@@ -144,8 +131,8 @@ def test_B05_three_tenants_that_share_six_of_ten_blocks_save_twelve(cli: Cli, tm
 
 def test_D11_a_quota_saves_the_quiet_tenant_from_the_noisy_one(cli: Cli, tmp_path: Path) -> None:
     rows: list[Row] = [("quiet", [1, 2]), *(("noisy", [key]) for key in range(10, 20)), ("quiet", [1, 2])]
-    trace = write_trace(tmp_path / "t.arrow", rows)
-    found = answered(cli, trace, "--capacity", "4", "--quota", "quiet=2", "--quota", "noisy=2")
+    trace = write_rows(tmp_path / "t.arrow", rows)
+    found = answered(cli, "isolation", trace, "--capacity", "4", "--quota", "quiet=2", "--quota", "noisy=2")
     tenants = {row["tenant"]: row for row in found["tables"]["tenants"]}
     assert (tenants["quiet"]["token_rate"], tenants["quiet"]["quota_token_rate"]) == (0, 0.5)
     assert (tenants["quiet"]["evicted_by_others_blocks"], tenants["quiet"]["lost_to_others_blocks"]) == (2, 2)
@@ -160,8 +147,8 @@ def test_D11_a_quota_saves_the_quiet_tenant_from_the_noisy_one(cli: Cli, tmp_pat
 def test_B02_hits_are_told_by_adapter_and_none_are_of_another(cli: Cli, tmp_path: Path) -> None:
     rows: list[Row] = [("x", [1, 2])] * 4 + [("y", [1, 2])] * 2
     adapters = ["a", "b", None, "a", "a", "a"]
-    trace = write_trace(tmp_path / "t.arrow", rows, adapter=adapters)
-    found = answered(cli, trace, "--capacity", "100")["tables"]
+    trace = write_rows(tmp_path / "t.arrow", rows, adapter=adapters)
+    found = answered(cli, "isolation", trace, "--capacity", "100")["tables"]
     by_adapter = {row["adapter"]: (row["requests"], row["token_rate"]) for row in found["by-adapter"]}
     assert by_adapter == {"a": (4, 0.5), "b": (1, 0), "(none)": (1, 0)}
     rules = {(row["rule"], row["eviction"]): row["hit_blocks"] for row in found["rules"]}
@@ -173,7 +160,7 @@ def test_a_trace_without_tenants_is_told_what_to_do(cli: Cli, sample: Path, tmp_
     run = cli("answer", "isolation", sample)
     assert run.code == 2
     assert "has no column tenant, so nobody is kept apart; name one on import" in run.err
-    alone = write_trace(tmp_path / "t.arrow", [("x", [1])] * 3)
+    alone = write_rows(tmp_path / "t.arrow", [("x", [1])] * 3)
     run = cli("answer", "isolation", alone, "--capacity", "2")
     assert run.code == 2
     assert "all requests of" in run.err
@@ -189,6 +176,6 @@ def test_a_trace_without_tenants_is_told_what_to_do(cli: Cli, sample: Path, tmp_
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(cli: Cli, tmp_path: Path, arguments: list[str], message: str) -> None:
-    run = cli("answer", "isolation", write_trace(tmp_path / "t.arrow", rows_of(4)), *arguments)
+    run = cli("answer", "isolation", write_rows(tmp_path / "t.arrow", rows_of(4)), *arguments)
     assert (run.code, run.out) == (2, "")
     assert message in run.err

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kvbench.trace.reader import open_trace
+from tests.cli.answers import answered
 from tests.cli.conftest import Cli
 
 SIZED = [
@@ -20,13 +20,6 @@ SIZED = [
 ]
 
 
-def answered(cli: Cli, *arguments: str | Path) -> dict[str, Any]:
-    run = cli("answer", "layout", *arguments, "--json")
-    assert run.code == 0, run.err
-    document: dict[str, Any] = json.loads(run.out)
-    return document
-
-
 def rate_at(cli: Cli, trace: Path, blocks: int) -> float:
     rate: float = json.loads(cli("replay", trace, "--capacity", str(blocks), "--json").out)["summary"]["rates"]["token"]
     return rate
@@ -35,7 +28,7 @@ def rate_at(cli: Cli, trace: Path, blocks: int) -> float:
 def test_F01_F04_F05_F08_sizes_are_those_of_kv_size_and_hits_those_of_a_replay_at_them(cli: Cli, sample: Path) -> None:
     models = dict.fromkeys(model for model, *_ in SIZED)
     named = [word for model in models for word in ("--model", model)]
-    found = answered(cli, sample, *named, "--capacity", "512MiB,4GiB", "--context-tokens", "2000")
+    found = answered(cli, "layout", sample, *named, "--capacity", "512MiB,4GiB", "--context-tokens", "2000")
     layouts = {row["layout"]: row for row in found["tables"]["layouts"]}
     held = {(row["layout"], row["capacity"]): row for row in found["tables"]["capacities"]}
     assert layouts["Llama-3.1-8B bf16 TP 1"]["token_bytes"] == 131_072
@@ -69,7 +62,9 @@ def test_F01_F04_F05_F08_sizes_are_those_of_kv_size_and_hits_those_of_a_replay_a
 
 
 def test_the_advice_names_the_best_and_the_worst_and_what_they_differ_by(cli: Cli, sample: Path) -> None:
-    found = answered(cli, sample, "--model", "DeepSeek-V3", "--tp", "8", "--kv-dtype", "bf16", "--capacity", "1GiB")
+    found = answered(
+        cli, "layout", sample, "--model", "DeepSeek-V3", "--tp", "8", "--kv-dtype", "bf16", "--capacity", "1GiB"
+    )
     each, once = (row["token_rate"] for row in found["tables"]["capacities"])
     assert each < once
     assert found["advice"][0].startswith(
@@ -84,7 +79,7 @@ def test_the_advice_names_the_best_and_the_worst_and_what_they_differ_by(cli: Cl
 def test_a_full_context_is_the_longest_prompt_with_its_answer(cli: Cli, sample: Path) -> None:
     rows = [row for batch in open_trace(sample).batches() for row in batch.to_pylist()]
     longest = max(row["input_tokens"] + (row["output_tokens"] or 0) for row in rows)
-    found = answered(cli, sample, "--model", "Llama-3.1-8B")
+    found = answered(cli, "layout", sample, "--model", "Llama-3.1-8B")
     assert found["config"]["context_tokens"] == longest
     assert any(line.startswith(f"A request of {longest:,} tokens takes ") for line in found["advice"])
 

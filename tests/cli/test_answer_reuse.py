@@ -11,22 +11,8 @@ import pyarrow as pa
 import pytest
 
 from kvbench.trace.reader import open_trace
-from kvbench.trace.schema import TraceFacts
+from tests.cli.answers import answered, write_trace
 from tests.cli.conftest import Cli
-
-
-def answered(cli: Cli, *arguments: str | Path) -> dict[str, Any]:
-    run = cli("answer", "reuse", *arguments, "--json")
-    assert run.code == 0, run.err
-    document: dict[str, Any] = json.loads(run.out)
-    return document
-
-
-def write_trace(path: Path, table: pa.Table, facts: TraceFacts) -> Path:
-    table = table.replace_schema_metadata(facts.to_metadata())
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    return path
 
 
 def counted_sources(rows: list[dict[str, Any]], block_tokens: int) -> Counter[str]:
@@ -67,7 +53,7 @@ def counted_sources(rows: list[dict[str, Any]], block_tokens: int) -> Counter[st
 
 def test_hits_are_of_the_source_that_counting_by_hand_gives_them(cli: Cli, sample: Path) -> None:
     rows = pa.Table.from_batches(list(open_trace(sample).batches())).to_pylist()
-    sources = {row["source"]: row["hit_tokens"] for row in answered(cli, sample)["tables"]["sources"]}
+    sources = {row["source"]: row["hit_tokens"] for row in answered(cli, "reuse", sample)["tables"]["sources"]}
     assert set(sources) == {"opening", "same_session"}
     assert sources == counted_sources(rows, 64)
 
@@ -83,17 +69,12 @@ def test_sessions_tenants_and_nobody_are_told_apart(cli: Cli, tmp_path: Path) ->
         ("s3", "y", [1, 20, 21]),
         *((f"t{at}", "x", [1, 100 + at]) for at in range(600)),
     ]
-    table = pa.table(
-        {
-            "arrival_ns": pa.array(range(len(rows)), pa.int64()),
-            "input_tokens": pa.array([8 * len(ids) for _, _, ids in rows], pa.uint32()),
-            "block_ids": pa.array([ids for _, _, ids in rows], pa.list_(pa.uint64())),
-            "session_id": pa.array([session for session, _, _ in rows]),
-            "tenant": pa.array([tenant for _, tenant, _ in rows]),
-        }
-    )
-    trace = write_trace(tmp_path / "t.arrow", table, TraceFacts(block_tokens=8))
-    found = answered(cli, trace, "--shared-blocks", "1")
+    columns = {
+        "session_id": pa.array([session for session, _, _ in rows]),
+        "tenant": pa.array([tenant for _, tenant, _ in rows]),
+    }
+    trace = write_trace(tmp_path / "t.arrow", [ids for _, _, ids in rows], columns=columns, block_tokens=8)
+    found = answered(cli, "reuse", trace, "--shared-blocks", "1")
     sources = {row["source"]: row["hit_blocks"] for row in found["tables"]["sources"]}
     # opening: block 1 of all but the first; same session: 10, 12 of the third row and 20, 21 of the last of s3;
     # other session: 10 of the second; no session: 10, 12, 13 of the fourth
@@ -101,7 +82,7 @@ def test_sessions_tenants_and_nobody_are_told_apart(cli: Cli, tmp_path: Path) ->
 
 
 def test_bound_histograms_and_misses_are_those_of_replay_and_curve(cli: Cli, sample: Path) -> None:
-    tables = answered(cli, sample)["tables"]
+    tables = answered(cli, "reuse", sample)["tables"]
     replay = json.loads(cli("replay", sample, "--json").out)["summary"]
     curve = json.loads(cli("curve", sample, "--json").out)["summary"]
     assert {row["rate"]: row["infinite_rate"] for row in tables["bound"]} == replay["infinite_rates"]
@@ -116,18 +97,11 @@ def test_bound_histograms_and_misses_are_those_of_replay_and_curve(cli: Cli, sam
 def test_C05_a_prefix_shorter_than_a_block_is_named_and_a_finer_block_hits_it(cli: Cli, tmp_path: Path) -> None:
     """Requests that share 240 tokens: nothing at blocks of 784, all of them at 16."""
     prompts = [[*range(240), *range(1_000 * at, 1_000 * at + 800)] for at in range(1, 30)]
-    table = pa.table(
-        {
-            "arrival_ns": pa.array(range(len(prompts)), pa.int64()),
-            "input_tokens": pa.array([len(prompt) for prompt in prompts], pa.uint32()),
-            "token_ids": pa.array(prompts, pa.list_(pa.uint32())),
-        }
-    )
-    trace = write_trace(tmp_path / "t.arrow", table, TraceFacts())
-    coarse = answered(cli, trace, "--block-tokens", "784")
+    trace = write_trace(tmp_path / "t.arrow", prompts, ids="token_ids")
+    coarse = answered(cli, "reuse", trace, "--block-tokens", "784")
     assert coarse["advice"][0].startswith("No: a cache that holds everything hits none of the input tokens.")
     assert any("28 requests share a prefix shorter than a block of 784 tokens" in line for line in coarse["advice"])
-    fine = answered(cli, trace, "--block-tokens", "16")
+    fine = answered(cli, "reuse", trace, "--block-tokens", "16")
     assert fine["advice"][0].startswith("Yes: ")
     (token,) = (row["infinite_rate"] for row in fine["tables"]["bound"] if row["rate"] == "token")
     assert token == pytest.approx(28 * 240 / (29 * 1_040))
@@ -135,12 +109,5 @@ def test_C05_a_prefix_shorter_than_a_block_is_named_and_a_finer_block_hits_it(cl
 
 def test_E14_a_trace_of_little_reuse_is_called_so(cli: Cli, tmp_path: Path) -> None:
     rows = [[1, *range(100 * at, 100 * at + 20)] for at in range(1, 40)]
-    table = pa.table(
-        {
-            "arrival_ns": pa.array(range(len(rows)), pa.int64()),
-            "input_tokens": pa.array([8 * 21] * len(rows), pa.uint32()),
-            "block_ids": pa.array(rows, pa.list_(pa.uint64())),
-        }
-    )
-    found = answered(cli, write_trace(tmp_path / "t.arrow", table, TraceFacts(block_tokens=8)))
+    found = answered(cli, "reuse", write_trace(tmp_path / "t.arrow", rows, block_tokens=8))
     assert found["advice"][0].startswith("Little: a cache that holds everything hits 4.64 %")
