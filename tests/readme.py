@@ -38,6 +38,7 @@ from kvbench.serving.devices import load_devices
 from kvbench.specs import (
     AdmissionSpec,
     EvictionPolicySpec,
+    ExecutorSpec,
     HashAlgorithmSpec,
     TokenDatabaseSpec,
     TraceFormatSpec,
@@ -48,7 +49,7 @@ from kvbench.trace.schema import COLUMNS, TraceFacts
 
 ROOT = Path(__file__).parent.parent
 WALL_CLOCK = re.compile(r"^wall clock: .*$", re.MULTILINE)
-PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec),)
+PART_KINDS = (*(EvictionPolicySpec, AdmissionSpec, TokenDatabaseSpec, TraceFormatSpec, WorkloadSpec, ExecutorSpec),)
 """Kinds of the table of parts; routers, devices, compute models and hash algorithms have tables of their own."""
 
 STACK = (

@@ -69,8 +69,13 @@ class Collector:
         return pa.Table.from_batches(self.batches, self.schema)
 
 
-def open_configured(config: RunConfig, source: TraceSource | None = None) -> Trace:
-    """The trace of ``config``, or ``source`` read with its settings."""
+def open_configured(config: RunConfig, source: TraceSource | Trace | None = None, *, hold_bytes: int = 0) -> Trace:
+    """The trace of ``config``, or ``source`` read with its settings; one that is open stays as it is.
+
+    ``hold_bytes``  as of :func:`kvbench.open_trace`.
+    """
+    if isinstance(source, Trace):
+        return source
     if source is None:
         if config.trace is None:
             raise ConfigError("no trace: name one on the command line, or as 'trace' in the run file")
@@ -85,6 +90,7 @@ def open_configured(config: RunConfig, source: TraceSource | None = None) -> Tra
         id_kind=config.id_kind,
         id_scope=config.id_scope,
         on_error=config.on_error,
+        hold_bytes=hold_bytes,
     )
 
 
@@ -98,14 +104,15 @@ def run_replay(
     config: RunConfig,
     registry: Registry,
     *,
-    source: TraceSource | None = None,
+    source: TraceSource | Trace | None = None,
     keep_requests: bool = False,
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> ReplayResult:
     """Replay a trace and write what the configuration asks for.
 
-    ``source``         instead of the configured trace: anything that ``open_trace`` takes.
+    ``source``         instead of the configured trace: anything that ``open_trace`` takes, or what it gave for the
+                       settings of ``config``.
     ``keep_requests``  keep the ``requests`` table in the result.
     ``progress``       called after each batch with the rows done and the rows there are (or None).
     ``clock``          seconds of a clock, to fill ``wall_clock`` of the result.

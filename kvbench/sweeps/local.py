@@ -13,20 +13,18 @@ from multiprocessing.context import SpawnContext
 from typing import TYPE_CHECKING, Any
 
 from kvbench.plugins import load_registry
-from kvbench.sweeps.cell import run_cell
+from kvbench.sweeps.cell import CellRunner
 from kvbench.sweeps.executor import CellOutcome, CellTask, Executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.process import BaseProcess
 
-    from kvbench.plugins import Registry
-
 AHEAD = 2
 """Cells that are handed out for each process, so that none waits for its next one."""
 
-_registry: Registry | None = None
-"""Of a worker process, which keeps it from cell to cell; None in all others."""
+_runner: CellRunner | None = None
+"""Of a worker process, which keeps parts and trace from cell to cell; None in all others."""
 
 
 class LocalExecutor(Executor):
@@ -113,10 +111,10 @@ class _Processes(SpawnContext):
 
 def _start(autoload: bool) -> None:
     """Make a process ready for cells."""
-    global _registry
+    global _runner
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; who started this one ends it
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _registry = load_registry(autoload=autoload)
+    _runner = CellRunner(load_registry(autoload=autoload))
 
 
 def _end_with_parent() -> None:
@@ -128,4 +126,5 @@ def _end_with_parent() -> None:
 
 
 def _run(task: CellTask) -> CellOutcome:
-    return run_cell(task, registry=_registry)
+    assert _runner is not None
+    return _runner.run(task)

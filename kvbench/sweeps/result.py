@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from kvbench.results.columnunits import unit_of
+from kvbench.results.columnunits import UNIT_KEY, unit_of
 from kvbench.results.repeats import NAMED_BY, leaves
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class SweepResult:
     found: int = 0
     wall_clock: dict[str, float] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        from kvbench.sweeps.overview import sweep_html
+
+        return sweep_html(self)
+
     @property
     def failed(self) -> list[SweepCell]:
         """The cells without figures."""
@@ -103,7 +108,7 @@ class SweepResult:
 
     def table(self) -> pa.Table:
         """A row a cell: what it is, its varied settings, its figures, and all of both as JSON. Each column's metadata
-        has its ``kind`` (cell, setting, figure), ``path`` and ``unit``."""
+        has its ``kind`` (cell, setting, figure) and ``path``, and the ``unit`` of a figure that has one."""
         cells = self.cells
         columns = [
             _column(name, [getattr(cell, "number" if name == "cell" else name) for cell in cells], "cell", type=kind)
@@ -117,12 +122,17 @@ class SweepResult:
         for path in dict.fromkeys(path for each in figures for path in each):
             name = column_name(path)
             name = f"summary_{name}" if name in taken else name
-            columns.append(_column(name, [each.get(path) for each in figures], "figure", path, unit_of(path) or ""))
+            columns.append(_column(name, [each.get(path) for each in figures], "figure", path, unit_of(path)))
         columns += [
             _column(name, [_json(getattr(cell, name)) for cell in cells], "cell", type=pa.string())
             for name in JSON_COLUMNS
         ]
         return pa.table([array for _, array in columns], schema=pa.schema([field for field, _ in columns]))
+
+
+def count_of_cells(count: int) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count:,} cell{'' if count == 1 else 's'}"
 
 
 def column_name(path: str) -> str:
@@ -164,14 +174,14 @@ def _pairs(table: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _column(
-    name: str, values: list[Any], kind: str, path: str = "", unit: str = "", *, type: Any = None
+    name: str, values: list[Any], kind: str, path: str = "", unit: str | None = None, *, type: Any = None
 ) -> tuple[Any, Any]:
     if type is None:
         given = [value for value in values if value is not None]
         type = pa.string() if any(isinstance(value, str) for value in given) else pa.float64()
         if given and all(isinstance(value, int) for value in given):
             type = pa.int64()
-    metadata = {"kind": kind, "path": path or name, "unit": unit}
+    metadata = {"kind": kind, "path": path or name} | ({UNIT_KEY: unit} if unit is not None else {})
     return pa.field(name, type, metadata=metadata), pa.array(values, type)
 
 

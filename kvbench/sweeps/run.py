@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from kvbench.atomic import check_writable, same_file
+from kvbench.atomic import same_file
 from kvbench.errors import ConfigError, KvbenchError, OutputError, TraceError
 from kvbench.plugins import own_version
 from kvbench.results.result import RESULT_VERSION, trace_facts
-from kvbench.results.tidy import SUFFIXES
-from kvbench.sweeps.cell import run_cell
+from kvbench.results.tidy import check_table
+from kvbench.sweeps.cell import OF_TRACE, CellRunner
 from kvbench.sweeps.curves import curve_groups, curve_summaries
 from kvbench.sweeps.executor import CellOutcome, CellTask, Executor
 from kvbench.sweeps.file import known_cells, write_sweep
 from kvbench.sweeps.identity import CellHasher
 from kvbench.sweeps.journal import CellRecord, Journal
 from kvbench.sweeps.plan import check_parts
-from kvbench.sweeps.result import SweepCell, SweepResult
+from kvbench.sweeps.result import SweepCell, SweepResult, count_of_cells
 from kvbench.trace.reader import open_trace
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int | None], None]
 
-OF_TRACE = ("block_tokens", "tail_rule", "id_kind", "id_scope", "on_error")
-"""Settings with which a trace is opened."""
-
 
 class InThisProcess(Executor):
     """Runs cells one after another, here, with the parts of ``registry``."""
@@ -45,7 +42,8 @@ class InThisProcess(Executor):
         self._registry = registry
 
     def run(self, tasks: Sequence[CellTask]) -> Iterator[CellOutcome]:
-        return (run_cell(task, registry=self._registry) for task in tasks)
+        runner = CellRunner(self._registry)
+        return map(runner.run, tasks)
 
 
 @dataclasses.dataclass(slots=True)
@@ -137,7 +135,9 @@ def run_sweep(
             _run_replays(sweep, executor or InThisProcess(registry), autoload=autoload)
         except BaseException as error:
             if journal is not None and sweep.known:
-                error.add_note(f"{len(sweep.known):,} finished cells are kept; the same command goes on from there")
+                error.add_note(
+                    f"{count_of_cells(len(sweep.known))} kept in {journal.path}; the same command goes on from there"
+                )
             raise
         result = SweepResult(_manifest(sweep, facts, hasher), _result_cells(sweep), found)
         if journal is not None and output is not None:
@@ -155,11 +155,9 @@ def _check_files(plan: SweepPlan, output: str | None, *, force: bool) -> None:
         if force:
             raise ConfigError("--force has no effect without --output")
         return
-    if Path(output).suffix.lower() not in SUFFIXES:
-        raise OutputError(f"{output}: the name must end in {' or '.join(SUFFIXES)}")
     if same_file(plan.trace, output):
         raise OutputError(f"{output} is the trace that is read; give another name")
-    check_writable(output, force=True)
+    check_table(output, force=True)
 
 
 def _with_trace(plan: SweepPlan) -> tuple[SweepPlan, dict[str, Any]]:
@@ -187,7 +185,7 @@ def _find(sweep: _Sweep, journal: Journal, output: str, *, force: bool) -> None:
         others = sum(record.config_hash not in sweep.methods for record in records)
         if others:
             raise OutputError(
-                f"{output} has {others:,} cells that are not of this sweep (other settings, another trace, or another "
+                f"{output} has {count_of_cells(others)} not of this sweep (other settings, another trace, or another "
                 "version of kvbench); give --force to replace it, or another name"
             )
         sweep.take(records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import IO, TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from kvbench.errors import ConfigError, TraceError
 from kvbench.trace.blocksize import check_block_tokens
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 IdColumn = Literal["block_ids", "token_ids"]
 
 
+class _Held(NamedTuple):
+    """What a whole pass gave, where none of its rows was rejected."""
+
+    batches: list[pa.RecordBatch]
+    digest: str
+    rows: int
+
+
 class Trace:
     """An opened trace; made by :func:`open_trace`.
 
@@ -40,7 +48,7 @@ class Trace:
     ``digest``      of the rows of the latest whole pass, as ``blake3:…``; ``kept_rows`` how many they are. None before.
     """
 
-    def __init__(self, source: Source, name: str, facts: TraceFacts, on_error: OnError) -> None:
+    def __init__(self, source: Source, name: str, facts: TraceFacts, on_error: OnError, hold_bytes: int = 0) -> None:
         self.name = name
         self.facts = facts
         with reading(name):
@@ -53,6 +61,8 @@ class Trace:
         self._source = source
         self._on_error: OnError = on_error
         self._used = False
+        self._hold_bytes = hold_bytes
+        self._held: _Held | None = None
 
     @property
     def rows(self) -> int | None:
@@ -73,16 +83,29 @@ class Trace:
         return self._batches()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        if self._held is not None:
+            yield from self._held.batches
+            self.digest, self.kept_rows = self._held.digest, self._held.rows
+            return
         digest = TraceDigest(self.schema, self.facts)
-        cutter = Recutter()
-        for piece in self._checked():
-            for batch in cutter.push(piece):
-                digest.update(batch)
-                yield batch
-        for batch in cutter.flush():
+        held: list[pa.RecordBatch] = []
+        held_bytes = 0
+        for batch in self._cut():
             digest.update(batch)
+            held_bytes += batch.nbytes
+            if held_bytes <= self._hold_bytes:
+                held.append(batch)
             yield batch
         self.digest, self.kept_rows = digest.value(), digest.rows
+        if self.rewindable and held_bytes <= self._hold_bytes and not self.rejected.count:
+            self._held = _Held(held, self.digest, self.kept_rows)
+
+    def _cut(self) -> Iterator[pa.RecordBatch]:
+        """The checked rows in batches that are cut by content."""
+        cutter = Recutter()
+        for piece in self._checked():
+            yield from cutter.push(piece)
+        yield from cutter.flush()
 
     def _sound(self) -> Iterator[pa.RecordBatch]:
         """The batches of the source, none of them damaged."""
@@ -109,6 +132,7 @@ def open_trace(
     id_kind: str | None = None,
     id_scope: str | None = None,
     on_error: OnError = "fail",
+    hold_bytes: int = 0,
 ) -> Trace:
     """Open a trace; nothing but its schema is read yet.
 
@@ -117,6 +141,8 @@ def open_trace(
                       pyarrow Table or RecordBatchReader.
     ``block_tokens``, ``tail_rule``, ``id_kind``, ``id_scope``  instead of what the file's metadata says.
     ``on_error``      ``fail``: a bad row raises; ``skip``: it is left out and counted.
+
+    ``hold_bytes``    keep the checked rows of a whole pass in memory for later ones, if they are no more than this.
 
     Raises TraceError when the source cannot be read or is no trace.
     """
@@ -139,4 +165,4 @@ def open_trace(
         id_kind=facts.id_kind if id_kind is None else id_kind,
         id_scope=facts.id_scope if id_scope is None else id_scope,
     )
-    return Trace(opened, name, facts, on_error)
+    return Trace(opened, name, facts, on_error, hold_bytes)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import kvbench
 from kvbench.errors import ConfigError, OutputError
 from kvbench.plugins import Distribution, load_registry
+from kvbench.sweeps.cell import run_cell
 from kvbench.sweeps.executor import CellOutcome, Executor
 from kvbench.sweeps.file import read_sweep
 from kvbench.sweeps.local import LocalExecutor
@@ -39,13 +40,11 @@ class Told(Executor):
         self.order, self.stop_after, self.ran = order, stop_after, []
 
     def run(self, tasks):
-        from kvbench.sweeps.cell import run_cell
-
         for task in self.order(list(tasks)):
             if self.stop_after is not None and len(self.ran) == self.stop_after:
                 raise KeyboardInterrupt
             self.ran.append(task.number)
-            yield run_cell(task, registry=BUILT_IN)
+            yield run_cell(task)
 
 
 def test_each_cell_has_the_figures_of_its_replay_and_a_row_of_its_own():
@@ -169,7 +168,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was_to_the_same_bytes(tmp_path):
     first = Told(stop_after=2)
     with pytest.raises(KeyboardInterrupt) as ended:
         run(MIXED, output=str(output), executor=first)
-    assert "5 finished cells are kept" in ended.value.__notes__[0]  # two replays, and three of the curve
+    assert "5 cells kept in" in ended.value.__notes__[0]  # two replays, and three of the curve
     journal = Path(f"{output}.journal")
     journal.write_bytes(journal.read_bytes()[:-20])  # as a process that is killed while it writes
     assert not output.exists()
@@ -206,7 +205,7 @@ def test_a_file_of_other_cells_is_left_alone_unless_forced(tmp_path):
     output = tmp_path / "sweep.parquet"
     run({"policy": "arc,sieve"}, capacity=100, output=str(output))
     before = output.read_bytes()
-    with pytest.raises(OutputError, match="has 1 cells that are not of this sweep"):
+    with pytest.raises(OutputError, match="has 1 cell not of this sweep"):
         run({"policy": "sieve"}, capacity=100, output=str(output))
     assert output.read_bytes() == before
     forced = Told()
@@ -361,7 +360,7 @@ def test_a_sweep_that_is_killed_goes_on_to_the_same_bytes_and_leaves_no_process(
     assert 5 < known < 160
     _wait_for_end_of(killed.pid)
     done = subprocess.run(command(output), env=environment, capture_output=True, check=True)
-    assert "cells were known from before, and not run again" in done.stdout.decode()
+    assert "cells known from before, and not run again" in done.stdout.decode()
     subprocess.run(command(whole), env=environment, capture_output=True, check=True)
     assert output.read_bytes() == whole.read_bytes()
 
