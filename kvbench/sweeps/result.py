@@ -85,23 +85,6 @@ class SweepResult:
         """The settings in which cells differ."""
         return list(self.manifest["axes"])
 
-    def _repr_html_(self) -> str:
-        from kvbench.results.headline import SHOWN, number
-        from kvbench.results.notebook import table_html
-
-        figures = [cell.figures for cell in self.cells]
-        shown = [path for path in SHOWN if any(path in each for each in figures)]
-        rows = [
-            (
-                *(typed_text(cell.axes[path]) for path in self.paths),
-                cell.status,
-                *(SHOWN[path][1](found.get(path)) for path in shown),
-            )
-            for cell, found in zip(self.cells, figures, strict=True)
-        ]
-        caption = f"{self.manifest['trace']['source_name']} · {number(len(self.cells))} cells"
-        return table_html(caption, (*self.paths, "status", *(SHOWN[path][0] for path in shown)), rows)
-
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {**self.manifest, "cells": [asdict(cell) for cell in self.cells], "wall_clock": self.wall_clock}
