@@ -156,6 +156,15 @@ def test_B02_hits_are_told_by_adapter_and_none_are_of_another(cli: Cli, tmp_path
     assert (rules["apart", "lru"], rules["all shared", "lru"]) == (4, 6)
 
 
+def test_B03_another_version_of_an_adapter_hits_nothing_of_the_one_before(cli: Cli, tmp_path: Path) -> None:
+    rows: list[Row] = [("x", [1, 2]), ("x", [1, 2]), ("y", [1, 2])]
+    trace = write_rows(tmp_path / "t.arrow", rows, adapter=["a@1", "a@2", "a@2"])
+    found = answered(cli, "isolation", trace, "--capacity", "100")["tables"]
+    assert {row["adapter"]: row["token_rate"] for row in found["by-adapter"]} == {"a@1": 0, "a@2": 0}
+    rules = {(row["rule"], row["eviction"]): row["hit_blocks"] for row in found["rules"]}
+    assert (rules["apart", "lru"], rules["all shared", "lru"]) == (0, 2)
+
+
 def test_a_trace_without_tenants_is_told_what_to_do(cli: Cli, sample: Path, tmp_path: Path) -> None:
     run = cli("answer", "isolation", sample)
     assert run.code == 2
