@@ -52,7 +52,7 @@ class Printer:
             self._console.print(what, style=style)
         self._console.width = usual
         for line in captured.get().splitlines():
-            click.echo(line.rstrip())
+            click.echo(line.rstrip(), color=self._console.is_terminal)
 
 
 def simple_table(*headers: str, title: str | None = None) -> Table:

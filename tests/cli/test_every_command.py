@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from kvbench import errors
 from kvbench.cli.root import root
 from tests.cli.conftest import BUILT_IN_ONLY, Cli
 
@@ -150,3 +151,10 @@ def test_what_writes_takes_o_and_force_and_every_command_takes_h(every: dict[str
         assert ("--output" in params) == ("-o" in params), name
         assert ("--force" in params) == bool(params & {"--output", "--plot"}), name
         assert "--seed" in params or "--seeds" not in params or name.startswith("answer"), name
+
+
+def test_the_readme_names_every_exit_code() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    told = readme[readme.index("Exit codes: ") :].split("\n\n")[0]
+    known = {value for name, value in vars(errors).items() if name.startswith("EXIT_")} | {1}
+    assert {int(code) for code in re.findall(r"(?:^|[ ,(])(\d+) ", told)} == known
