@@ -37,7 +37,8 @@ class Asked:
     """What every recipe is given.
 
     ``config``    the trace, how its prompts become blocks, and how large those are.
-    ``progress``  called with the rows or cells done and those there are (or None).
+    ``row_progress``  called with the rows of a pass that are done and those there are (or None).
+    ``cell_progress``  called with the replays that are done and those there are.
     ``executor``  runs the cells of a sweep; None: this process.
     ``clock``     seconds of a clock, to measure with; None: nothing is measured.
     ``folder``    where sweeps keep their cells, so that an answer that was interrupted goes on; None: nowhere.
@@ -47,7 +48,8 @@ class Asked:
 
     config: RunConfig
     registry: Registry
-    progress: Callable[[int, int | None], None] | None = None
+    row_progress: Callable[[int, int | None], None] | None = None
+    cell_progress: Callable[[int, int | None], None] | None = None
     executor: Executor | None = None
     clock: Callable[[], float] | None = None
     folder: Path | None = None
@@ -60,8 +62,8 @@ class Asked:
         done = 0
         for rows in found.run():
             done += rows
-            if self.progress is not None:
-                self.progress(done, trace.rows)
+            if self.row_progress is not None:
+                self.row_progress(done, trace.rows)
         return found
 
     def file(self, name: str) -> str | None:

@@ -54,7 +54,7 @@ def answer(
     own = trace.facts.block_tokens or 1
     token_bytes = None if plan.block_bytes is None else plan.block_bytes // own
     tokens = None if capacity is None else _tokens(capacity, token_bytes)
-    report = inspect_trace(trace, asked.registry, config, block_sizes=sizes, progress=asked.progress)
+    report = inspect_trace(trace, asked.registry, config, block_sizes=sizes, progress=asked.row_progress)
     base = given_settings(config)
     ran = run_variants(asked, [_variant(base, trace.ids == "token_ids", size, own, tokens) for size in sizes])
     bounds = report["block_sizes"]

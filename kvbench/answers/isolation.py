@@ -97,8 +97,8 @@ def _neighbours(asked: Asked, plan: Plan, trace: Trace) -> Neighbours:
     done = 0
     for rows in found.run():
         done += rows
-        if asked.progress is not None:
-            asked.progress(done, trace.rows)
+        if asked.row_progress is not None:
+            asked.row_progress(done, trace.rows)
     return found.found()
 
 

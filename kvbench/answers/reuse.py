@@ -38,7 +38,7 @@ def answer(asked: Asked) -> Answer:
             "hash ids, token ids or texts"
         )
     report = inspect_trace(
-        trace, asked.registry, asked.config, block_sizes=_block_sizes(trace), progress=asked.progress
+        trace, asked.registry, asked.config, block_sizes=_block_sizes(trace), progress=asked.row_progress
     )
     tables = {
         "bound": _bound(report),

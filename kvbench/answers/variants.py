@@ -100,7 +100,7 @@ def run_variants(
         output=output,
         force=asked.force and output is not None,
         method="replay",
-        progress=asked.progress,
+        progress=asked.cell_progress,
         autoload=asked.autoload,
     )
     ran = []

@@ -132,7 +132,8 @@ def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own
         asked = Asked(
             config=config,
             registry=registry,
-            progress=progress,
+            row_progress=progress if shown is ROWS else None,
+            cell_progress=progress if shown is CELLS else None,
             executor=place,
             clock=time.perf_counter,
             folder=folder,

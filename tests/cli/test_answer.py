@@ -72,7 +72,7 @@ def test_an_answer_is_the_same_in_other_processes_and_goes_on_from_replays_that_
     # As after an interruption: the replays are there, the answer is not.
     (there / "answer.json").unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kvbench.sweeps.run.run_cell", lambda *_, **__: pytest.fail("replayed what is there"))
+        patch.setattr("kvbench.sweeps.cell.CellRunner.run", lambda *_: pytest.fail("replayed what is there"))
         assert cli("answer", "dram", sample, *sizes, "-o", there).code == 0
     assert {path.name: path.read_bytes() for path in there.iterdir()} == here
 
