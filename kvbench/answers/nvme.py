@@ -123,7 +123,7 @@ def _variant(
 
 
 def sizes_of(capacity: str) -> list[str]:
-    """:data:`FACTORS` of a capacity, in its unit."""
+    """:data:`FACTORS` of a capacity, in its unit; a share is at most 100 %."""
     if capacity == "infinite":
         return [capacity]
     number, unit = split_quantity(capacity)
@@ -131,11 +131,13 @@ def sizes_of(capacity: str) -> list[str]:
     sizes = []
     for factor in FACTORS:
         value = float(number) * factor
+        if unit == "%":
+            value = min(value, 100.0)
         if (value * scale).is_integer():
             sizes.append(f"{value:.12g}{unit}")
         else:
             sizes.append(f"{int(value * scale)}{'tok' if unit in TOKEN_UNITS else ''}")
-    return sizes
+    return list(dict.fromkeys(sizes))
 
 
 def _advice(
@@ -164,10 +166,11 @@ def _chosen(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _verdict(name: str, row: dict[str, Any], without: dict[str, Any], costs: Costs) -> str:
+    size = "no bound" if row["size"] == "infinite" else f"{row['size']} of it"
     rates = f"the token rate is {percent(row['token_rate'])} instead of {percent(without['token_rate'])}"
     if row["pays"]:
-        return f"Yes: {name} pays. With {row['size']} of it{_rule(row)} {_time(row, without, costs)}; {rates}."
-    return f"No: {name} does not pay. With {row['size']} of it{_rule(row)} {_time(row, without, costs)}; {rates}."
+        return f"Yes: {name} pays. With {size}{_rule(row)} {_time(row, without, costs)}; {rates}."
+    return f"No: {name} does not pay. With {size}{_rule(row)} {_time(row, without, costs)}; {rates}."
 
 
 def _rule(row: dict[str, Any]) -> str:

@@ -229,7 +229,8 @@ def _advice(
 
 
 def _holds(row: dict[str, Any], tried: list[dict[str, Any]], limits: str) -> str:
-    text = f"{_replicas(row)} hold {limits} for {percent(row['slo_share'])} of the requests{_interval(row)}"
+    holds = "hold" if row["workers"] > 1 else "holds"
+    text = f"{_replicas(row)} {holds} {limits} for {percent(row['slo_share'])} of the requests{_interval(row)}"
     fewer = [each for each in tried if each["workers"] < row["workers"]]
     if not fewer:
         return f"{text}; fewer were not tried."

@@ -12,7 +12,9 @@ from kvbench.answers.answer import Answer, manifest_of
 from kvbench.answers.tierrows import link_utilisation, tier_rows
 from kvbench.answers.variants import Ran, Variant, given_settings, part_name, read_trace, run_variants, table_of
 from kvbench.answers.words import points
+from kvbench.config import load_config
 from kvbench.errors import ConfigError
+from kvbench.replays.engine import keyed_trace, resolve_tiers
 from kvbench.replays.plan import make_plan
 from kvbench.report.figure import bars
 from kvbench.results.headline import percent
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from kvbench.answers.answer import Asked
     from kvbench.config import RunConfig
     from kvbench.report.figure import Figure
+    from kvbench.trace.reader import Trace
 
 CACHE = "cache"
 """The tier on trial where no stack is given."""
@@ -58,9 +61,11 @@ def answer(
         raise ConfigError("--pool-device has no effect without --compute: in order replay no transfer takes time")
     if workers_per_host > 1 and workers_per_host >= config.workers:
         raise ConfigError(f"--workers-per-host = {workers_per_host} leaves one host, and nothing crosses the network")
+    if config.workers % workers_per_host:
+        raise ConfigError(f"--workers-per-host = {workers_per_host} does not divide {config.workers:,} workers evenly")
     trace = read_trace(config)
     plan = make_plan(config, asked.registry, trace)
-    settings = _as_stack(config)
+    settings = _in_blocks(_as_stack(config), asked, trace)
     chosen = list(candidates) or ([config.router] if config.router is not None else list(ROUTERS))
     ran = run_variants(asked, _variants(settings, chosen, workers_per_host, pool_device))
     hosts = -(-config.workers // workers_per_host)
@@ -95,6 +100,18 @@ def _as_stack(config: RunConfig) -> dict[str, Any]:
     if last.get("scope", "worker") != "worker":
         raise ConfigError(f"tier {last['name']} of scope {last['scope']} is shared; give it as it is of one worker")
     return settings
+
+
+def _in_blocks(settings: dict[str, Any], asked: Asked, trace: Trace) -> dict[str, Any]:
+    """The settings with the capacity of the last tier in blocks where it is a share of the distinct ones, for a pool as
+    large as several of these may be larger than all of them."""
+    *above, last = settings["tiers"]
+    if split_quantity(str(last["capacity"]))[1] != "%":
+        return settings
+    stack = make_plan(load_config(None, dict(settings)), asked.registry, trace)
+    chunks = resolve_tiers(stack, keyed_trace(trace, [stack]))[-1]
+    assert chunks is not None
+    return settings | {"tiers": [*above, last | {"capacity": chunks * last.get("chunk", 1)}]}
 
 
 def _variants(

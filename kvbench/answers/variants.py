@@ -63,7 +63,9 @@ def part_name(choice: Any) -> str:
 
 def read_trace(config: RunConfig, *, needs_ids: bool = True) -> Trace:
     """The trace of ``config``, all of whose rows have been read, so that its digest is known. Raises TraceError for one
-    without ids, unless these are not needed."""
+    without ids, unless these are not needed, and ConfigError for standard input, which can be read only once."""
+    if config.trace == "-":
+        raise ConfigError("replays read the trace many times, which standard input cannot be; save it to a file")
     trace = open_configured(config)
     if needs_ids and trace.ids is None:
         raise TraceError(f"{trace.name} has neither block_ids nor token_ids, so nothing is known of its reuse")

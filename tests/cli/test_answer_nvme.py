@@ -137,6 +137,15 @@ def test_reuse_times_are_those_of_the_blocks_of_the_trace(cli: Cli, sample: Path
     assert f"at least {100 * later:.2f} % of the uses come longer after the last one" in found["advice"][2]
 
 
+def test_a_share_is_tried_up_to_all_blocks_and_no_bound_as_it_is(cli: Cli, sample: Path) -> None:
+    shape = (*MODEL, *GPU, "--prefill-tokens-per-s", "5000", "--tier")
+    shares = answered(cli, "nvme", sample, *shape, "nvme,capacity=60%,device=nvme-gen4")["tables"]["stacks"]
+    assert [row["size"] for row in shares] == [None, "15%", "30%", "60%", "100%"]
+    unbounded = answered(cli, "nvme", sample, *shape, "nvme,device=nvme-gen4")
+    assert unbounded["advice"][0].startswith("Yes: nvme pays. With no bound all prompts, each alone, take ")
+    assert shares[-1]["token_rate"] == unbounded["tables"]["stacks"][-1]["token_rate"]
+
+
 def test_two_tiers_on_trial_are_tried_alone_and_together(cli: Cli, sample: Path) -> None:
     trial = ("--trial", "cpu", "--trial", "nvme")
     found = answered(cli, "nvme", sample, *MODEL, *GPU, *CPU, *NVME, *trial, "--prefill-tokens-per-s", "20000")

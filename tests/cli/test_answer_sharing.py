@@ -29,6 +29,14 @@ def test_J07_a_pool_hits_no_less_than_private_caches_as_large_as_it(
     assert found["advice"][0].startswith(f"Share: of {4 * blocks:,} blocks in all, one pool ({router}) lets ")
 
 
+def test_shares_of_the_distinct_blocks_may_be_more_than_all_of_them_together(cli: Cli, sample: Path) -> None:
+    private, pool = answered(cli, "sharing", sample, "--workers", "2", "--capacity", "60%", "--router", "random")[
+        "tables"
+    ]["caches"]
+    assert private["blocks_each"] == int(0.6 * 9_466)
+    assert pool["blocks_each"] == 2 * private["blocks_each"] > 9_466
+
+
 def test_copies_are_those_of_naive_caches(cli: Cli, sample: Path) -> None:
     """Three LRU caches in turn, in Python."""
     workers, capacity = 3, 200
@@ -110,6 +118,7 @@ def test_on_the_clock_a_slow_network_turns_the_answer(cli: Cli, sample: Path) ->
             ("--workers", "2", "--capacity", "100", "--pool-device", "rdma-100g"),
             "--pool-device has no effect without --compute",
         ),
+        (("--workers", "5", "--capacity", "9", "--workers-per-host", "2"), "= 2 does not divide 5 workers evenly"),
         (("--workers", "2", "--capacity", "9", "--workers-per-host", "2"), "--workers-per-host = 2 leaves one host"),
     ],
 )

@@ -47,6 +47,18 @@ def test_each_chart_has_rows_and_compiles_and_each_manifest_the_digest(sample: P
 SHARING = ("sharing", "--workers", "2", "--capacity", "300", "--router", "round-robin")
 
 
+@pytest.mark.parametrize("question", ASKED)
+def test_a_stream_is_refused_for_it_is_read_many_times(cli: Cli, question: str) -> None:
+    settings = {
+        "nvme": ("--block-bytes", "1MiB", "--tier", "gpu,capacity=9", "--tier", "cpu,capacity=9,device=cpu-pcie5"),
+        "sharing": ("--workers", "2", "--capacity", "9"),
+        "router": ("--workers", "2", "--capacity", "9"),
+        "replicas": ("--compute", "poly", "--capacity", "9", "--slo", "ttft=1s"),
+    }.get(question, ())
+    message = "replays read the trace many times, which standard input cannot be; save it to a file"
+    assert message in refused(cli, question, "-", *settings)
+
+
 def test_an_answer_that_was_cut_short_goes_on_from_its_cells(
     cli: Cli, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
