@@ -153,7 +153,7 @@ def _stressed(
             Stress.of(kind, share, prompt, blocks, asked.config.seed).write(trace, path)
             variants = [cells.of(policy, blocks, mix=kind) for policy in policies]
             variants = [Variant(each.label, each.settings | {"trace": str(path), "belady": "on"}) for each in variants]
-            rows += [_row(each) for each in run_variants(asked, variants, name=kind)]
+            rows += [_row(each) for each in run_variants(asked, variants, name=f"sweep-{kind}")]
     return rows
 
 
@@ -164,7 +164,7 @@ def _filtered(
     if not admissions:
         return []
     variants = [cells.of(policy, capacity, admission) for admission in ("all", *admissions)]
-    ran = run_variants(asked, variants, name="admission")
+    ran = run_variants(asked, variants, name="sweep-admission")
     everything = ran[0].summary["tiers"][-1]
     return [_filter_row(each, everything) for each in ran]
 

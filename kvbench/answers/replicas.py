@@ -289,7 +289,7 @@ def _figures(rows: list[dict[str, Any]], scales: Sequence[float]) -> list[Figure
     met = [
         {
             "workers": row["workers"],
-            "load": f"{row['load']:g}",
+            "load": f"{row['load']:g} × the load",
             "slo_share": row["slo_share"],
             "low": row["slo_share"] if row["slo_share_low"] is None else row["slo_share_low"],
             "high": row["slo_share"] if row["slo_share_high"] is None else row["slo_share_high"],

@@ -94,7 +94,7 @@ def answer(
     trials = [
         Variant({"trial": name, "router": best["router"]}, chosen_one | each) for name, each in conditions.items()
     ]
-    tried = run_variants(asked, trials, name="trials", left_out=left_out)
+    tried = run_variants(asked, trials, name="sweep-trials", left_out=left_out)
     if not {"faults", "compute"} & set(settings):
         tried += _restarted(asked, chosen_one, ran[0].summary)
     trial_rows = [_row(each) for each in tried]

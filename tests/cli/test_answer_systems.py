@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+import kvbench.sweeps.cell
 import kvbench.sweeps.run
-from kvbench.answers.answer import Asked
+from kvbench.answers.answer import Asked, write_answer
 from kvbench.answers.recipes import RECIPES
 from kvbench.config import load_config
 from kvbench.plugins import load_registry
+from kvbench.sweeps.executor import CellOutcome, CellTask
 from tests.cli.answers import answered, refused, write_prompts
 from tests.cli.conftest import Cli
 
@@ -44,9 +46,6 @@ def test_each_chart_has_rows_and_compiles_and_each_manifest_the_digest(sample: P
         assert figure.spec()["layer"]
 
 
-SHARING = ("sharing", "--workers", "2", "--capacity", "300", "--router", "round-robin")
-
-
 @pytest.mark.parametrize("question", ASKED)
 def test_a_stream_is_refused_for_it_is_read_many_times(cli: Cli, question: str) -> None:
     settings = {
@@ -59,21 +58,29 @@ def test_a_stream_is_refused_for_it_is_read_many_times(cli: Cli, question: str) 
     assert message in refused(cli, question, "-", *settings)
 
 
+@pytest.mark.parametrize("question", ASKED)
 def test_an_answer_that_was_cut_short_goes_on_from_its_cells(
-    cli: Cli, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
-    arguments = ("answer", SHARING[0], sample, *SHARING[1:], "-o", "found")
-    assert cli(*arguments).code == 0
-    answer = tmp_path / "found" / "answer.json"
-    before = answer.read_bytes()
-    answer.unlink()
+    settings, options = ASKED[question]
+    config = load_config(None, {"trace": str(sample), **settings})
+    asked = Asked(config=config, registry=load_registry(autoload=False), folder=tmp_path / "found")
+    write_answer(RECIPES[question].load()(asked, **options), tmp_path / "found", force=False)
+    before = {path: path.read_bytes() for path in (tmp_path / "found").iterdir()}
+    (tmp_path / "found" / "answer.json").unlink()
+    runs: list[str] = []
 
-    def run_cell(*_: object, **__: object) -> None:
-        raise AssertionError("a cell is run again")
+    def run_cell(task: CellTask, **how: Any) -> CellOutcome:
+        runs.append(task.settings.get("faults", "kept"))
+        return kvbench.sweeps.cell.run_cell(task, **how)
 
     monkeypatch.setattr(kvbench.sweeps.run, "run_cell", run_cell)
-    assert cli(*arguments).code == 0
-    assert answer.read_bytes() == before
+    write_answer(RECIPES[question].load()(asked, **options), tmp_path / "found", force=False)
+    assert "kept" not in runs
+    assert {path: path.read_bytes() for path in (tmp_path / "found").iterdir()} == before
+
+
+SHARING = ("sharing", "--workers", "2", "--capacity", "300", "--router", "round-robin")
 
 
 def test_processes_of_an_executor_give_the_same_bytes(cli: Cli, sample: Path, tmp_path: Path) -> None:
