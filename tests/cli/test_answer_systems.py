@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-import kvbench.sweeps.cell
-import kvbench.sweeps.run
 from kvbench.answers.answer import Asked, write_answer
 from kvbench.answers.recipes import RECIPES
 from kvbench.config import load_config
 from kvbench.plugins import load_registry
+from kvbench.sweeps.cell import CellRunner
 from kvbench.sweeps.executor import CellOutcome, CellTask
 from tests.cli.answers import answered, refused, write_prompts
 from tests.cli.conftest import Cli
@@ -70,11 +69,13 @@ def test_an_answer_that_was_cut_short_goes_on_from_its_cells(
     (tmp_path / "found" / "answer.json").unlink()
     runs: list[str] = []
 
-    def run_cell(task: CellTask, **how: Any) -> CellOutcome:
-        runs.append(task.settings.get("faults", "kept"))
-        return kvbench.sweeps.cell.run_cell(task, **how)
+    run = CellRunner.run
 
-    monkeypatch.setattr(kvbench.sweeps.run, "run_cell", run_cell)
+    def counted(runner: CellRunner, task: CellTask) -> CellOutcome:
+        runs.append(task.settings.get("faults", "kept"))
+        return run(runner, task)
+
+    monkeypatch.setattr(CellRunner, "run", counted)
     write_answer(RECIPES[question].load()(asked, **options), tmp_path / "found", force=False)
     assert "kept" not in runs
     assert {path: path.read_bytes() for path in (tmp_path / "found").iterdir()} == before

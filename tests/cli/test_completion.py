@@ -106,7 +106,7 @@ def commands(group: click.Group, ctx: click.Context) -> list[tuple[str, click.Co
 
 def test_everything_that_is_called_a_file_is_completed_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BUILT_IN_ONLY, "1")
-    for name, command in commands(root, click.Context(root)):
+    for name, command in commands(root, click.Context(root, **root.context_settings)):
         for param in command.params:
             if isinstance(param.type, click.Path):
                 metavar = param.make_metavar(click.Context(command)).strip("[].… ")

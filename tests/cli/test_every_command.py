@@ -58,7 +58,7 @@ def only_what_ships(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def every(only_what_ships: None) -> dict[str, click.Command]:
-    return dict(commands(root, click.Context(root, info_name="kvbench")))
+    return dict(commands(root, click.Context(root, info_name="kvbench", **root.context_settings)))
 
 
 def examples(command: click.Command) -> list[list[str]]:
@@ -88,7 +88,7 @@ def test_every_command_has_examples_that_it_accepts(every: dict[str, click.Comma
         assert own, f"{name} has no example"
         for words in found:
             called: click.Command = root
-            ctx = click.Context(root, info_name="kvbench")
+            ctx = click.Context(root, info_name="kvbench", **root.context_settings)
             while isinstance(called, click.Group):
                 called, ctx = every_step(called, ctx, words.pop(0))
             called.make_context(str(called.name), words, parent=ctx.parent)  # raises for what it does not take
