@@ -34,7 +34,17 @@ class ConfigError(KvbenchError):
 
 
 class TraceError(KvbenchError):
-    """A trace file, or one of its rows, breaks a rule of the schema."""
+    """A trace file, or one of its rows, breaks a rule of the schema.
+
+    ``can_be_skipped``  it is of one row, which ``on_error="skip"`` would leave out.
+    """
+
+    can_be_skipped = False
+
+    def of_one_row(self) -> TraceError:
+        """This error, as one that can be skipped."""
+        self.can_be_skipped = True
+        return self
 
     @classmethod
     def at(cls, where: str, row: int | None, field: str, value: object, rule: str) -> TraceError:

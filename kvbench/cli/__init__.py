@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from kvbench.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, KvbenchError
+from kvbench.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_OK, EXIT_TERMINATED, KvbenchError, TraceError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COMPLETION_VARIABLE = "_KVBENCH_COMPLETE"
 """In which a shell asks what may follow: ``bash_complete``."""
 
+SKIPPING = "; --on-error skip leaves bad rows out and counts them"
 OUTPUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What a write can fail with. Files that are written have an error of their own, so it was standard output."""
 
@@ -36,7 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
         _end_well_when_terminated()
         code = _run(arguments)
     except KvbenchError as error:
-        _fail(str(error), EXIT_BAD_INPUT)
+        skipping = isinstance(error, TraceError) and error.can_be_skipped
+        _fail(f"{error}{SKIPPING if skipping else ''}", EXIT_BAD_INPUT)
     except KeyboardInterrupt as error:
         _fail(f"interrupted; {_left_by(error)}", EXIT_INTERRUPTED)
     except _Terminated as error:

@@ -10,6 +10,7 @@ from kvbench.cli.tables import Printer, add_remarks, rejections, simple_table
 from kvbench.results.bins import bin_end
 from kvbench.results.headline import number, percent
 from kvbench.results.rates import RATES
+from kvbench.tokens.database import NAMESPACE_COLUMNS
 from kvbench.units import format_duration_ns
 
 REUSE_SHARES = (0.5, 0.9)
@@ -111,9 +112,11 @@ def _reuse(report: dict[str, Any]) -> Any:
 
 def _sharing(report: dict[str, Any]) -> list[str]:
     blocks, sessions = report["blocks"], report["sessions"]
+    apart = " and ".join(name for name in NAMESPACE_COLUMNS if name in report["columns"])
     first = blocks["first_blocks"]
     lines = [
-        f"blocks: {number(blocks['asked'])} asked, {number(blocks['distinct'])} distinct, "
+        f"blocks: {number(blocks['asked'])} asked, {number(blocks['distinct'])} distinct"
+        f"{f' (an id counts once for each {apart})' if apart else ''}, "
         f"{percent(blocks['used_once_share'])} of them used once, the most used one {blocks['most_uses']:,} times",
         f"first blocks: {first['distinct']:,} distinct, the most common one starts {first['most_rows']:,} requests "
         f"({percent(first['most_rows_share'])}), {first['for_90_percent']:,} start 90 %",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +13,13 @@ from kvbench.cli.root import registry_of
 from kvbench.cli.traceinspect import inspect
 from kvbench.cli.tracemake import make
 from kvbench.cli.traceselect import select
-from kvbench.errors import ConfigError
+from kvbench.errors import ConfigError, TraceError
 from kvbench.specs import TraceFormatSpec
+
+if TYPE_CHECKING:
+    from kvbench.plugins import Registry
+    from kvbench.trace.formats import TraceFormat
+    from kvbench.trace.members import Members
 
 MLPERF = "mlperf-io"
 EXPORTS = ("aiperf", "arrow", "csv", "libcachesim", "mooncake", "parquet", MLPERF)
@@ -96,17 +101,17 @@ def import_(
     target = output if output is not None else _default_output(sources)
     members = Members(sources)
     if format_ is None:
-        formats = [
-            (spec.name, spec.load()(**spec.parse_params({})))
-            for spec in registry.specs(TraceFormatSpec)
-            if not any(param.default is None and not param.optional for param in spec.params)
-        ]
-        name, reader = guess_format(members, formats)
+        name, reader = guess_format(members, _formats(registry))
         guessed = " (guessed)"
     else:
         name, reader = make_part(registry, TraceFormatSpec, format_, "--format")
         guessed = ""
-    report = import_trace(members, target, format=reader, limit=limit, **settings)
+    try:
+        report = import_trace(members, target, format=reader, limit=limit, **settings)
+    except TraceError as error:
+        if format_ is None or error.can_be_skipped:
+            raise
+        raise _with_guess(error, name, members, registry) from error
     click.echo(f"{members.title}: {name}{guessed}, {report.rows:,} rows", nl=False)
     click.echo(f" of {report.members:,} files" if report.members > 1 else "", nl=False)
     click.echo(f", {report.distinct_blocks:,} distinct blocks" if report.distinct_blocks is not None else "")
@@ -117,6 +122,26 @@ def import_(
     for note in report.notes:
         click.echo(f"note: {note}")
     click.echo(f"wrote {target}")
+
+
+def _formats(registry: Registry) -> list[tuple[str, TraceFormat]]:
+    """All that can be made without parameters."""
+    return [
+        (spec.name, spec.load()(**spec.parse_params({})))
+        for spec in registry.specs(TraceFormatSpec)
+        if not any(param.default is None and not param.optional for param in spec.params)
+    ]
+
+
+def _with_guess(error: TraceError, name: str, members: Members, registry: Registry) -> TraceError:
+    """``error`` of a source that was read as format ``name``, and which other one it looks like."""
+    from kvbench.trace.importer import guess_format
+
+    try:
+        other, _ = guess_format(members, _formats(registry))
+    except TraceError:
+        return error
+    return error if other == name else TraceError(f"{error}; it looks like --format {other}")
 
 
 def _default_output(sources: tuple[str, ...]) -> Path:

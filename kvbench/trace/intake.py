@@ -143,7 +143,7 @@ class Intake:
             if batch.column(ids).null_count:
                 self._lone.add(name, row_numbers[~validity(batch.column(ids))])
         if self._ids is not None and self._lone.count and not self._log.skip:
-            raise _without_ids(self._ids, self._lone.first[0])
+            raise _without_ids(self._ids, self._lone.first[0]).of_one_row()
 
     def _check_order(self, arrivals: Int64s, row_numbers: Int64s, name: str) -> None:
         before = np.concatenate([[arrivals[0] if self._last_ns is None else self._last_ns], arrivals[:-1]])

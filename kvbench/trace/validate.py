@@ -110,7 +110,7 @@ class BatchValidator:
             first = next(failure for failure in found if row in failure.rows)
             error = first.error(self._where, row, int(row_numbers[row]))
             if not self._skip:
-                raise error
+                raise error.of_one_row()
             self.rejected.add(str(error))
         self.rejected.count += max(0, len(rows) - MAX_EXAMPLES)
         self.rejected.rows.extend(row_numbers[rows].tolist())

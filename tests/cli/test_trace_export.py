@@ -39,11 +39,27 @@ def test_rows_left_out_stand_in_the_report_and_in_the_file(cli: Cli, tmp_path: P
     run = cli("trace", "import", "s.jsonl")
     assert run.code == 2
     assert run.err.startswith("error: s.jsonl, row 2, line = ")
+    assert run.err.endswith("; --on-error skip leaves bad rows out and counts them\n")
     assert not (tmp_path / "s.arrow").exists()
     run = cli("trace", "import", "s.jsonl", "--on-error", "skip", "-o", "s.parquet")
     assert "left out: 2 bad rows, for example:\n  s.jsonl, row 2, line = " in run.out
     said = json.loads(pq.read_schema(tmp_path / "s.parquet").metadata[b"kvbench.import"])
     assert (said["rows"], said["skipped"], len(said["skipped_examples"])) == (1, 2, 2)
+
+
+def test_a_source_that_looks_like_another_format_is_told_so(cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path / "s.jsonl", ROW)
+    run = cli("trace", "import", "s.jsonl", "--format", "azure")
+    assert run.err == "error: s.jsonl: is not CSV but JSON; it looks like --format mooncake\n"
+
+
+def test_inspect_says_that_an_id_counts_for_each_model(cli: Cli, tmp_path: Path) -> None:
+    """Two models with one id have two blocks, so that there are more than the import has counted ids."""
+    (tmp_path / "s.csv").write_text("ts,tokens,ids,model\n0,512,7,a\n1,512,7,b\n")
+    columns = "columns,arrival=ts:s,input=tokens,ids=ids,model=model,block_tokens=512"
+    run = cli("trace", "import", "s.csv", "--format", columns)
+    assert "1 distinct blocks" in run.out, run.err
+    assert "2 distinct (an id counts once for each model)" in cli("trace", "inspect", "s.arrow").out
 
 
 def test_negative_times_are_shifted_when_asked_to(cli: Cli, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class ReadLog:
     def refuse(self, error: TraceError) -> None:
         """Leave out a row because of ``error``; raises it when rows may not be left out."""
         if not self.skip:
-            raise error
+            raise error.of_one_row()
         self.rejected.add(str(error))
 
 

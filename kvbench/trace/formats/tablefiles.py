@@ -62,6 +62,8 @@ class CsvTable:
         head = lines.head(MAX_HEADER_BYTES)
         if not head.strip():
             raise TraceError(f"{self._name}: has no rows")
+        if head.lstrip().startswith((b"{", b"[{")):
+            raise TraceError(f"{self._name}: is not CSV but JSON")
         if len(head) == MAX_HEADER_BYTES and b"\n" not in head.lstrip():
             raise TraceError(f"{self._name}: its first line has more than {MAX_HEADER_BYTES:,} bytes")
         names = header_of(head, delimiter)
