@@ -105,7 +105,7 @@ BAD = {
     "syntax": ('{"timestamp": 1,', r"line = '\{\"timestamp\": 1,': is not valid JSON: "),
     "nan": ('{"timestamp": NaN, "input_length": 1}', r"line = .*: NaN and Infinity are no numbers"),
     "infinity": ('{"timestamp": -Infinity, "input_length": 1}', r"line = .*: NaN and Infinity are no numbers"),
-    "overflow": ('{"timestamp": 1e999, "input_length": 1}', r"line = .*: cannot be read: number out of range"),
+    "overflow": ('{"timestamp": 1e999, "input_length": 1}', r"timestamp = .*: number out of range"),
     "not utf-8": (
         '{"timestamp": 1, "session_id": "\udcff", "input_length": 1}',
         r"line = .*: is not valid JSON: .*(UTF|utf)-8",
@@ -116,7 +116,10 @@ BAD = {
     "far time": (GOOD | {"timestamp": 1e300}, r"timestamp = 1e\+300: is too large"),
     "time past any float": (GOOD | {"timestamp": 1e305}, r"timestamp = 1e\+305: is too large"),
     "farther time": (GOOD | {"timestamp": 10**400}, r"timestamp = 1000.*: is too large"),
-    "farthest time": ('{"input_length": 1, "timestamp": ' + "9" * 5000 + "}", r"line = .*: cannot be read: integer"),
+    "farthest time": (
+        '{"input_length": 1, "timestamp": ' + "9" * 5000 + "}",
+        r"timestamp = .*: integer value out of range",
+    ),
     "far delay": (GOOD | {"delay": 10**400}, r"delay = 1000.*: is too large"),
     "nested": (
         '{"timestamp": 1, "input_length": 1, "extra": ' + "[" * 100_000 + "]" * 100_000 + "}",
@@ -134,7 +137,7 @@ BAD = {
     "wide id": (GOOD | {"hash_ids": [2**64]}, r"hash_ids = .*18446744073709551616"),
     "wide token": (GOOD | {"output_token_ids": [2**32]}, r"output_token_ids = 4294967296: must be from 0 to"),
     "wide priority": (GOOD | {"priority": 2**31}, r"priority = 2147483648: must be from -2147483648"),
-    "ids are text": (GOOD | {"hash_ids": ["a"]}, r"hash_ids = \['a'\]: expected `int`, got `str`"),
+    "ids are text": (GOOD | {"hash_ids": ["a"]}, r"hash_ids\[0\] = 'a': expected `int`, got `str`"),
     "a field twice": (
         '{"timestamp": 1, "timestamp": 2, "input_length": 5}',
         r"field = 'timestamp': stands twice in the line",

@@ -34,35 +34,35 @@ class BadValue(Exception):
     """A value of a row breaks a rule: field, value, rule; what :meth:`TraceError.at` takes."""
 
 
-def nanoseconds(name: str, value: float, unit_ns: int) -> int:
+def nanoseconds(name: str, value: float, unit_ns: int, *, any_sign: bool = False) -> int:
     """Whole nanoseconds from ``value`` units of ``unit_ns``; exact for integers, rounded for fractions."""
     if isinstance(value, float) and not math.isfinite(value):
         raise BadValue(name, value, "must be a finite number")
-    if value < 0:
+    if value < 0 and not any_sign:
         raise BadValue(name, value, "must not be negative")
     # Compared before they are multiplied, for the product may be no number at all.
-    if value > MAX_NS // unit_ns or (result := round(value * unit_ns)) > MAX_NS:
+    if abs(value) > MAX_NS // unit_ns or abs(result := round(value * unit_ns)) > MAX_NS:
         raise BadValue(name, value, "is too large; times are counted in 64-bit nanoseconds")
     return result
 
 
-def optional_ns(name: str, value: float | None, unit_ns: int) -> int | None:
+def optional_ns(name: str, value: float | None, unit_ns: int, *, any_sign: bool = False) -> int | None:
     """As :func:`nanoseconds`, for a value that may be missing."""
-    return None if value is None else nanoseconds(name, value, unit_ns)
+    return None if value is None else nanoseconds(name, value, unit_ns, any_sign=any_sign)
 
 
-def whole(name: str, value: int | None, high: int = MAX_TOKENS) -> int:
-    """``value``, which must be there and lie from 0 to ``high``."""
+def whole(name: str, value: int | None, high: int = MAX_TOKENS, low: int = 0) -> int:
+    """``value``, which must be there and lie from ``low`` to ``high``."""
     if value is None:
         raise BadValue(name, None, "is missing")
-    if not 0 <= value <= high:
-        raise BadValue(name, value, f"must be from 0 to {high}")
+    if not low <= value <= high:
+        raise BadValue(name, value, f"must be from {low} to {high}")
     return value
 
 
-def optional_whole(name: str, value: int | None, high: int = MAX_TOKENS) -> int | None:
+def optional_whole(name: str, value: int | None, high: int = MAX_TOKENS, low: int = 0) -> int | None:
     """As :func:`whole`, for a value that may be missing."""
-    return None if value is None else whole(name, value, high)
+    return None if value is None else whole(name, value, high, low)
 
 
 def id_array(name: str, ids: Sequence[int]) -> Ids:
@@ -115,6 +115,8 @@ def _explained(line: bytes, said: str) -> BadValue:
             value = value[name] if name else value[int(index)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
         value = _text(line)
+    if not place and not isinstance(value, dict | str):
+        rule = "must be a JSON object"
     return BadValue(place.rstrip("`").removeprefix(".") or "line", value, rule)
 
 

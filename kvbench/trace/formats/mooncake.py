@@ -16,20 +16,8 @@ import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
-from kvbench.trace.formats.fields import json_keys
-from kvbench.trace.formats.mooncake_line import (
-    MAX_ID,
-    MAX_NS,
-    TEXT_FIELDS,
-    BadLine,
-    Line,
-    aliased,
-    check_ids,
-    check_limits,
-    decode_line,
-    nanoseconds,
-    required_length,
-)
+from kvbench.trace.formats.fields import MAX_ID, MAX_NS, BadValue, json_keys, optional_ns, optional_whole
+from kvbench.trace.formats.mooncake_line import TEXT_FIELDS, Line, aliased, check_ids, decode_line, required_length
 from kvbench.trace.formats.mooncake_plain import PlainReader
 from kvbench.trace.formats.text import numbered
 from kvbench.trace.formats.texttokens import TokenRule, make_rule
@@ -42,6 +30,8 @@ if TYPE_CHECKING:
 
     from kvbench.trace.formats.text import Lines
 
+NS_PER_MS = 1_000_000
+MAX_PRIORITY = 2**31 - 1
 BLOCK_TOKENS = 512
 """The files do not say; this is what Mooncake uses."""
 OTHER_FORMATS_KEYS = {"chat_id", "block_size", "request", "response", "choices", "spans", "conversation", "input"}
@@ -119,7 +109,7 @@ class MooncakeFormat(TraceFormat):
             for number, line in numbered(first, chunk):
                 try:
                     row = sessions.row(decode_line(decoder, line, log), f"{lines.name}, row {number}")
-                except BadLine as bad:
+                except BadValue as bad:
                     log.refuse(TraceError.at(lines.name, number, *bad.args))
                     continue
                 rows.append((*row, number))
@@ -156,11 +146,11 @@ class Sessions:
         self._agentic = False
 
     def row(self, line: Line, where: str) -> Row:
-        """The values of one row. Raises BadLine."""
+        """The values of one row. Raises BadValue."""
         tokens, token_ids = self._prompt(line)
         output_tokens = aliased(line, "output_length")
-        check_limits("output_length", output_tokens)
-        check_limits("priority", line.priority)
+        optional_whole("output_length", output_tokens)
+        optional_whole("priority", line.priority, MAX_PRIORITY, -MAX_PRIORITY - 1)
         check_ids("hash_ids", line.hash_ids, MAX_ID)
         check_ids("output_token_ids", line.output_token_ids, MAX_TOKENS)
         session = None if line.session_id is None else str(line.session_id)
@@ -227,7 +217,7 @@ class Sessions:
         if self._rule is None or not isinstance(line.text_input, str) or aliased(line, "input_length") is not None:
             return required_length(line), None
         if line.hash_ids is not None:
-            raise BadLine("text_input", line.text_input, "is there beside hash_ids; a row has one of them")
+            raise BadValue("text_input", line.text_input, "is there beside hash_ids; a row has one of them")
         token_ids = self._rule.encode(line.text_input)
         return len(token_ids), token_ids
 
@@ -239,35 +229,35 @@ class Sessions:
             self._log.ignored_fields["wait_for"] += 1
             if UNLINKED not in self._log.notes:
                 self._log.notes.append(UNLINKED)
-        said = nanoseconds("timestamp", aliased(line, "timestamp"), any_sign=self._log.any_origin)
+        said = optional_ns("timestamp", aliased(line, "timestamp"), NS_PER_MS, any_sign=self._log.any_origin)
         if said is not None:
             return said
         self._log.estimated_arrivals += 1
         if names:
             unknown = next((name for name in names if name not in self._requests), None)
             if unknown is not None:
-                raise BadLine("wait_for", unknown, "is the request_id of no row before, and there is no timestamp")
+                raise BadValue("wait_for", unknown, "is the request_id of no row before, and there is no timestamp")
             before = max(self._requests[name] for name in names)
         elif previous is None:
-            raise BadLine("timestamp", None, "is missing, and there is no earlier row of the session to count from")
+            raise BadValue("timestamp", None, "is missing, and there is no earlier row of the session to count from")
         else:
             before = previous[0]
             if think_ns is None:
-                raise BadLine("timestamp", None, "is missing, and so is delay, which a later turn may have instead")
+                raise BadValue("timestamp", None, "is missing, and so is delay, which a later turn may have instead")
         arrival_ns = before + (think_ns or 0)
         if arrival_ns > MAX_NS:
-            raise BadLine("delay", think_ns, "puts the arrival too far off; times are counted in 64-bit nanoseconds")
+            raise BadValue("delay", think_ns, "puts the arrival too far off; times are counted in 64-bit nanoseconds")
         return arrival_ns
 
 
 def _pause(line: Line) -> int | None:
     """What passes between what a row waits for and its arrival: the delay, and what tools take."""
-    delay_ns = nanoseconds("delay", aliased(line, "delay"))
-    tools_ns = nanoseconds("tool_wait_ms", line.tool_wait_ms)
+    delay_ns = optional_ns("delay", aliased(line, "delay"), NS_PER_MS)
+    tools_ns = optional_ns("tool_wait_ms", line.tool_wait_ms, NS_PER_MS)
     if delay_ns is None or tools_ns is None:
         return delay_ns if tools_ns is None else tools_ns
     if delay_ns + tools_ns > MAX_NS:
-        raise BadLine("tool_wait_ms", line.tool_wait_ms, "is too large; times are counted in 64-bit nanoseconds")
+        raise BadValue("tool_wait_ms", line.tool_wait_ms, "is too large; times are counted in 64-bit nanoseconds")
     return delay_ns + tools_ns
 
 

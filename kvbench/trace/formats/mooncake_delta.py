@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from kvbench.trace.failures import Phrase
-from kvbench.trace.formats.fields import MAX_MADE_IDS
+from kvbench.trace.formats.fields import MAX_MADE_IDS, BadValue
 from kvbench.trace.formats.mooncake import BLOCK_TOKENS, MooncakeFormat, Row, Sessions
-from kvbench.trace.formats.mooncake_line import BadLine, Line
 from kvbench.trace.schema import TraceFacts
 from kvbench.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from kvbench.trace.formats import ReadLog
+    from kvbench.trace.formats.mooncake_line import Line
 
 PIECE = struct.Struct("<16sQQ")
 
@@ -63,7 +63,7 @@ class _DeltaSessions(Sessions):
         wanted = -(-row.input_tokens // self._block_tokens)
         if own is not None and len(own) != wanted:
             rule = f"{row.input_tokens:,} new tokens in blocks of {self._block_tokens:,} make {wanted:,}"
-            raise BadLine("hash_ids", Phrase(f"{len(own):,} ids"), rule)
+            raise BadValue("hash_ids", Phrase(f"{len(own):,} ids"), rule)
         prompt = _Prompt(self._block_tokens) if row.session_id is None else self._prompt_of(row.session_id)
         prompt.answered()
         if prompt.own and own is not None and own[: len(prompt.own)] == prompt.own:
@@ -71,7 +71,7 @@ class _DeltaSessions(Sessions):
         prompt.tokens += row.input_tokens
         if prompt.tokens > MAX_TOKENS or (own is not None and prompt.tokens > MAX_MADE_IDS * self._block_tokens):
             rule = f"makes a prompt of {prompt.tokens:,} tokens with those of the turns before, which is too long"
-            raise BadLine("input_length", row.input_tokens, rule)
+            raise BadValue("input_length", row.input_tokens, rule)
         for at, id in enumerate(own or ()):
             used = min(self._block_tokens, row.input_tokens - at * self._block_tokens)
             prompt.add(b"id" + struct.pack("<Q", id), used)
