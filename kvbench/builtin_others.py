@@ -220,8 +220,10 @@ def kvbench_commands() -> Iterator[CommandSpec]:
         "kv-size", "kvbench.cli.kvsize:kv_size", "Say how many bytes a model's KV takes, and what a capacity holds."
     )
     yield CommandSpec("keys", "kvbench.cli.keys:keys", "Compare the keys that two systems give to one prompt.")
+    yield CommandSpec("plot", "kvbench.cli.report:plot", "Draw one figure of runs, curves and sweeps.")
     yield CommandSpec("presets", "kvbench.cli.presets:presets", "List named systems whose settings a replay can take.")
     yield CommandSpec("replay", "kvbench.cli.replay:replay", "Replay a trace and say what hit, what missed and why.")
+    yield CommandSpec("report", "kvbench.cli.report:report", "Make one page of runs, curves and sweeps, with charts.")
     yield CommandSpec(
         "rollup", "kvbench.cli.rollup:rollup", "Add up the requests of a replay by session, by worker or over time."
     )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvbench.report.theme import GUIDE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 TICKS = 6
 """About how many an axis has."""
+
+LABEL = "format(datum.value, abs(datum.value) >= 1000 ? '~s' : '~g')"
+"""Of a tick: large numbers as 10k, small ones as 0.01."""
 
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 """Of points, beside their colours: a series is told by more than its colour."""
@@ -24,6 +28,7 @@ class Axis:
     ``percent``  it is a share, written in percent.
     ``domain``   the ends of the scale; None: those of the data, and 0 where ``zero`` is set.
     ``padding``  pixels between the data and the ends of the axis.
+    ``ticks``    values that are written at it; none: some round ones.
     """
 
     key: str
@@ -33,6 +38,7 @@ class Axis:
     zero: bool = True
     domain: Sequence[float] | None = None
     padding: int = 0
+    ticks: tuple[float, ...] = ()
 
     def on(self, channel: Any) -> Any:
         """The channel (``alt.X`` or ``alt.Y``) of it."""
@@ -43,13 +49,13 @@ class Axis:
             scale |= {"domain": list(self.domain)}
         if self.padding:
             scale |= {"padding": self.padding}
-        labels = {"format": "~%" if self.percent else "~s"}
+        labels = {"format": "~%"} if self.percent else {"labelExpr": LABEL}
         return channel(
             field=self.key,
             type="quantitative",
             title=self.title,
             scale=alt.Scale(**scale),
-            axis=alt.Axis(**labels, tickCount=TICKS),
+            axis=alt.Axis(**labels, **({"values": list(self.ticks)} if self.ticks else {"tickCount": TICKS})),
         )
 
     def tooltip(self) -> Any:
@@ -58,6 +64,17 @@ class Axis:
 
         shown = ".2%" if self.percent else ",.4~g"
         return alt.Tooltip(field=self.key, type="quantitative", title=self.title, format=shown)
+
+
+def log_ticks(values: Iterable[float | None]) -> tuple[float, ...]:
+    """Powers of ten among ``values``, and more where there are few of them; none where they do not span enough."""
+    known = [value for value in values if value is not None and value > 0]
+    if not known or max(known) < 2 * min(known):
+        return ()
+    first, last = math.floor(math.log10(min(known))), math.ceil(math.log10(max(known)))
+    steps = {1: (1, 2, 3, 4, 5, 6, 8), 2: (1, 2, 3, 5), 3: (1, 2, 5)}.get(last - first, (1,))
+    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    return tuple(float(f"{tick:.6g}") for tick in ticks if min(known) <= tick <= max(known))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvbench.report.encodings import Axis, Names, charted, diagonal, guides
+from kvbench.report.encodings import Axis, Names, charted, diagonal, guides, log_ticks
 from kvbench.report.theme import ERROR, GUIDE
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 640, 320
 """Of a chart in a file of its own, in pixels; on a page it is as wide as the page lets it."""
 
-ROW_HEIGHT = 28
-"""Of one row of a matrix, or one bar that lies."""
+ROW_HEIGHT, LOWEST = 28, 72
+"""Of one row of a matrix, or one bar that lies; and of the smallest chart."""
 
 POINTED = 60
-"""Lines with more rows each have no points."""
+"""A line of more rows has no points."""
 
 CROWDED = 200
 """More points are small and can be seen through."""
@@ -30,8 +31,9 @@ CROWDED = 200
 LARGE = 1_000
 """From here on the numbers of a matrix are written with prefixes, as in 12.3k."""
 
-TOUCHED = 220
-"""Area in which a point of a line answers the pointer: a line alone is hard to hit, and harder with a finger."""
+TOUCHED, TOUCHED_POINTS = 220, 400
+"""Area in which a point of a line answers the pointer, for a line alone is hard to hit, and harder with a finger; and
+about how many such points a chart has, for each of them costs a browser time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def lines(
     x_log: bool = False,
     y_log: bool = False,
     percent: bool = False,
+    whole: bool = True,
     step: bool = False,
     stacked: bool = False,
     rules: Sequence[tuple[float, str]] = (),
@@ -111,14 +114,15 @@ def lines(
 ) -> Figure:
     """Lines of ``y`` over ``x``, one a value of ``series``.
 
-    ``percent``  ``y`` is a share, on an axis from 0 to 100 %.
+    ``percent``  ``y`` is a share, on an axis to 100 %; not ``whole``: to where it reaches.
     ``step``     a value holds until the next.
     ``stacked``  areas upon each other instead of lines.
     ``rules``    upright lines at values of ``x``, each with what is written beside it.
     ``low``, ``high``  keys of the ends of a band around ``y``.
     """
-    across = Axis(x, x_title, log=x_log, zero=False)
-    up = Axis(y, y_title, log=y_log, percent=percent, domain=(0, 1) if percent else None)
+    across = Axis(x, x_title, log=x_log, zero=False, ticks=_ticks(rows, x, log=x_log))
+    domain = (0, 1) if percent and whole else None
+    up = Axis(y, y_title, log=y_log, percent=percent, domain=domain, ticks=_ticks(rows, y, log=y_log))
     names = Names.of(rows, series, series_title)
 
     def chart() -> Any:
@@ -132,14 +136,40 @@ def lines(
             ends = base.encode(y=alt.Y(field=low, type="quantitative"), y2=alt.Y2(field=high))
             layers.insert(0, ends.mark_area(opacity=0.15))
         if not stacked:
-            each = 0 if step else len(rows) // (len(names.values) if names is not None else 1)
-            if 0 < each <= POINTED:
-                marked = base.encode(shape=names.shape()) if names is not None else base
-                layers.append(marked.mark_point(filled=True, size=36, opacity=1))
-            layers.append(base.mark_point(filled=True, size=TOUCHED, opacity=0))
+            if not step:
+                layers += _pointed(base, names, rows)
+            layers.append(_touched(base, names, rows))
         return alt.layer(*layers, *guides(rules, across, rows))
 
     return Figure(name, title, rows, chart, note, _described("Lines", up, across, names))
+
+
+def _ticks(rows: Rows, key: str, *, log: bool) -> tuple[float, ...]:
+    return log_ticks(row[key] for row in rows) if log else ()
+
+
+def _pointed(base: Any, names: Names | None, rows: Rows) -> list[Any]:
+    """The points of lines of few rows."""
+    import altair as alt
+
+    counts = Counter(None if names is None else row[names.key] for row in rows)
+    few = [value for value, count in counts.items() if count <= POINTED]
+    if not few:
+        return []
+    if names is None:
+        return [base.mark_point(filled=True, size=36, opacity=1)]
+    marked = base.encode(shape=names.shape()).mark_point(filled=True, size=36, opacity=1)
+    return [marked.transform_filter(alt.FieldOneOfPredicate(field=names.key, oneOf=few))]
+
+
+def _touched(base: Any, names: Names | None, rows: Rows) -> Any:
+    """Points that are not seen, and answer the pointer."""
+    points = base.mark_point(filled=True, size=TOUCHED, opacity=0)
+    every = -(-len(rows) // TOUCHED_POINTS)
+    if every < 2:
+        return points
+    along = points.transform_window(at="row_number()", groupby=[names.key] if names is not None else [])
+    return along.transform_filter(f"datum.at % {every} == 0")
 
 
 def bars(
@@ -168,7 +198,7 @@ def bars(
     ``low``, ``high``  keys of the ends of an error bar.
     """
     length = Axis(y, y_title, percent=percent)
-    places = Names(x, x_title, tuple(dict.fromkeys(row[x] for row in rows)))
+    places = Names(x, x_title or x, tuple(dict.fromkeys(row[x] for row in rows)))
     names = Names.of(rows, series, series_title)
 
     def chart() -> Any:
@@ -176,7 +206,7 @@ def bars(
 
         along, across = ("x", "y") if horizontal else ("y", "x")
         axis = alt.Axis(domain=False, ticks=False, labelLimit=150) if horizontal else alt.Axis(labelAngle=0)
-        place = (alt.Y if horizontal else alt.X)(field=x, type="nominal", sort=None, title=x_title, axis=axis)
+        place = (alt.Y if horizontal else alt.X)(field=x, type="nominal", sort=None, title=x_title or None, axis=axis)
         bare = charted(name, None, length, others=[places]).encode(**{across: place})
         if names is not None and not stacked:
             beside = alt.YOffset if horizontal else alt.XOffset
@@ -195,7 +225,7 @@ def bars(
         return alt.layer(*layers)
 
     deep = len(places.values) * (len(names.values) if names is not None and not stacked else 1)
-    height = max(120, ROW_HEIGHT * deep) if horizontal else HEIGHT
+    height = max(LOWEST, ROW_HEIGHT * deep) if horizontal else HEIGHT
     return Figure(name, title, rows, chart, note, _described("Bars", length, places, names), height)
 
 
@@ -241,7 +271,7 @@ def matrix(
         text = alt.Text(field=value, type="quantitative", format=".1%" if percent else ".3~s" if large else ",.3~g")
         return alt.layer(fields, base.mark_text(fontWeight=500).encode(text=text, color=ink))
 
-    height = max(120, ROW_HEIGHT * (len(down.values) if down is not None else 1))
+    height = max(LOWEST, ROW_HEIGHT * (len(down.values) if down is not None else 1))
     described = f"Matrix of {value_title}: {row_title} by {column_title}."
     return Figure(name, title, rows, chart, note, described, height)
 
@@ -281,14 +311,27 @@ def points(
     """
     ends = [row[key] for row in rows for key in (x, y) if row[key] is not None] if equal else []
     domain = (min(ends), max(ends)) if ends else None
-    across = Axis(x, x_title, log=x_log, percent=x_percent, zero=False, domain=domain, padding=24)
-    up = Axis(y, y_title, log=y_log, percent=percent, zero=False, domain=domain, padding=16)
+    across = Axis(
+        x,
+        x_title,
+        log=x_log,
+        percent=x_percent,
+        zero=False,
+        domain=domain,
+        padding=24,
+        ticks=_ticks(rows, x, log=x_log),
+    )
+    up = Axis(
+        y, y_title, log=y_log, percent=percent, zero=False, domain=domain, padding=16, ticks=_ticks(rows, y, log=y_log)
+    )
     names = Names.of(rows, series, series_title)
 
     def chart() -> Any:
         import altair as alt
 
-        more = [Axis(*other) for other in others]
+        more: list[Axis | Names] = [Axis(*other) for other in others]
+        if label is not None:
+            more.append(Names(label, label, ()))
         bare = charted(name, None, across, up, others=more).encode(x=across.on(alt.X), y=up.on(alt.Y))
         base = charted(name, names, across, up, others=more).encode(x=across.on(alt.X), y=up.on(alt.Y))
         layers = [] if domain is None else [diagonal(domain, across, up)]

@@ -47,15 +47,16 @@ def _over_time(windows: list[dict[str, Any]], key: str, title: str) -> Figure:
     return lines(name, title.capitalize(), rows, x="minutes", y=key, x_title="minutes", y_title=title, step=True)
 
 
-def cumulated(bins: list[dict[str, int]], key: str, title: str, unit: int) -> Figure:
-    """Which share of uses of known blocks came within a distance or a time, from a histogram of them."""
+def cumulated(bins: list[dict[str, int]], key: str, title: str, unit: int, prefix: str = "") -> Figure:
+    """Which share of uses of known blocks came within a distance or a time, from a histogram of them; ``prefix``
+    stands before the name."""
     total, sum_so_far = sum(each["blocks"] for each in bins), 0
     rows = []
     for each in bins:
         sum_so_far += each["blocks"]
         rows.append({"below": each["below"] / unit, "share": sum_so_far / total})
     return lines(
-        key.replace("_", "-"),
+        prefix + key.replace("_", "-"),
         title.capitalize(),
         rows,
         x="below",

@@ -29,12 +29,13 @@ ADDRESSES = re.compile(r"https?://(?!www\.w3\.org/|vega\.github\.io/schema/)[^\s
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """A table as it is shown: its cells are text."""
+    """A table as it is shown: its cells are text. A ``folded`` one is opened by its reader."""
 
     title: str
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def _figure(figure: Figure) -> str:
         f'<div class="chart" data-figure="{name}"></div>{note}'
         f'<details data-rows="{name}"><summary>Data of “{title}”: {rows}</summary>'
         f'<p><button type="button" data-download="{name}" aria-label="Download the data of {title} as CSV">'
-        f'Download CSV</button></p><div class="scroll rows" tabindex="0" role="region" aria-label="Data of {title}">'
+        f'Download CSV</button></p><div class="scroll rows" tabindex="0" role="group" aria-label="Data of {title}">'
         "<table></table></div></details></figure>"
     )
 
@@ -166,7 +167,9 @@ def _table(table: TableView) -> str:
     )
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     title = escape(table.title)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table><caption>{title}</caption>'
+    caption = "" if table.folded else f"<caption>{title}</caption>"
+    shown = (
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{title}"><table>{caption}'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}"
     )
+    return f"<details><summary>{title}</summary>{shown}</details>" if table.folded else shown

@@ -34,7 +34,7 @@ LIGHT = Scheme(
     muted="#57606a",
     line="#d8dee4",
     guide="#57606a",
-    series=("#0b62a8", "#c4500b", "#0a7d5e", "#8e3a80", "#8a6a00", "#2f2f33", "#4f8fc9", "#a3312f"),
+    series=("#0064b8", "#d8690c", "#169b6b", "#7b3774", "#875c11", "#2f2f33", "#4f8fc9", "#971c48"),
 )
 DARK = Scheme(
     ground="#12161b",
@@ -42,13 +42,19 @@ DARK = Scheme(
     muted="#a3adb8",
     line="#303841",
     guide="#a3adb8",
-    series=("#63aef2", "#f5904d", "#4cc9a0", "#d891cb", "#d9b63c", "#e4e6e8", "#3f7fb8", "#f08080"),
+    series=("#70c1ff", "#fc845c", "#62e7ab", "#ed81c1", "#ffb84b", "#e4e6e8", "#3f7fb8", "#eb697f"),
 )
 
 
 def config(scheme: Scheme) -> dict[str, Any]:
     """The configuration of Vega-Lite for charts in ``scheme``, whose colours may be any that CSS knows."""
-    labels = {"labelColor": scheme.muted, "titleColor": scheme.text, "labelFontSize": 11, "titleFontSize": 12}
+    labels = {
+        "labelColor": scheme.muted,
+        "titleColor": scheme.text,
+        "labelFontSize": 11,
+        "titleFontSize": 12,
+        "aria": False,
+    }
     return {
         "font": FONT,
         "background": "transparent",
@@ -62,6 +68,7 @@ def config(scheme: Scheme) -> dict[str, Any]:
             "tickColor": scheme.line,
             "labelPadding": 6,
             "labelOverlap": "greedy",
+            "labelSeparation": 6,
         },
         "axisX": {"grid": False},
         "axisY": {"domain": False, "ticks": False},
@@ -87,7 +94,8 @@ def config(scheme: Scheme) -> dict[str, Any]:
             "subtitleColor": scheme.muted,
         },
         "text": {"color": scheme.text, "fontSize": 11},
-        "mark": {"color": scheme.series[0]},
+        # A chart is told by the label of its drawing and by the table of its rows, not by thousands of marks.
+        "mark": {"color": scheme.series[0], "aria": False},
         "line": {"strokeWidth": 2},
         "style": {
             GUIDE: {"color": scheme.guide, "strokeDash": [4, 4], "strokeWidth": 1},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ class Run:
     ``figures``   its numbers by path in the summary: ``rates.token``, ``tiers.cpu.hit_blocks``, …
     ``texts``     what the summary says in words, such as ``timed.verdict.state``.
     ``rows``      its ``requests`` file, whose rows the figures are worked out of; None: it is a document.
+    ``summary``   what the figures were taken from; empty where they are means of several seeds.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Run:
     figures: dict[str, float]
     texts: dict[str, str]
     rows: Path | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -56,7 +58,7 @@ def read_run(path: str | Path) -> Run:
     """The run of ``path``. Raises OutputError for what is neither a ``requests`` file nor the document of one replay
     or of one under several seeds, whose figures are then the means."""
     path = Path(path)
-    with _reading(path):
+    with reading(path):
         with path.open("rb") as file:
             is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
         return _of_rows(path) if is_parquet else _of_document(path)
@@ -65,12 +67,13 @@ def read_run(path: str | Path) -> Run:
 def read_requests(path: str | Path) -> tuple[pa.Table, dict[str, Any]]:
     """The rows of a ``requests`` file, and its manifest. Raises OutputError for what is none."""
     path = Path(path)
-    with _reading(path):
+    with reading(path):
         return pq.read_table(path), _requests_manifest(path)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
+    """Around what reads ``path``: that it cannot be read, or is damaged, becomes an OutputError."""
     try:
         yield
     except OSError as error:
@@ -135,4 +138,4 @@ def _run(path: Path, manifest: dict[str, Any], summary: dict[str, Any], rows: Pa
             texts[name] = value
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             figures[name] = value
-    return Run(str(path), manifest, figures, texts, rows)
+    return Run(str(path), manifest, figures, texts, rows, summary)

@@ -8,17 +8,32 @@
   const objects = ({ columns, rows }) =>
     rows.map((row) => Object.fromEntries(columns.map((column, at) => [column, row[at]])));
 
-  for (const place of document.querySelectorAll("[data-figure]")) {
+  // A legend is set in columns when it is drawn, and does not follow the width of its chart by itself.
+  const columns = (place) => Math.max(1, Math.floor((place.clientWidth - 60) / 150));
+  const draw = (place) => {
     const name = place.dataset.figure;
     const figure = figures[name];
     const spec = { ...figure.spec, datasets: { ...figure.spec.datasets, [name]: objects(figure) } };
-    vegaEmbed(place, spec, { mode: "vega-lite", actions: false, renderer: "svg", config, tooltip: { theme: "page" } })
+    const legend = { ...config.legend, columns: columns(place) };
+    place.dataset.columns = legend.columns;
+    vegaEmbed(place, spec, {
+      mode: "vega-lite", actions: false, renderer: "svg", tooltip: { theme: "page" }, config: { ...config, legend },
+    })
       .then(() => place.setAttribute("data-drawn", ""))
       .catch((error) => {
         place.classList.add("failed");
         place.textContent = `This chart could not be drawn: ${error.message}`;
         console.error(error);
       });
+  };
+  const resized = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      if (Number(target.dataset.columns) !== columns(target)) draw(target);
+    }
+  });
+  for (const place of document.querySelectorAll("[data-figure]")) {
+    draw(place);
+    resized.observe(place);
   }
 
   const quoted = (value) => {
