@@ -103,23 +103,25 @@ def _variant(
     load: str | None = None,
 ) -> Variant:
     label = {"stack": " + ".join(each["name"] for each in tiers), "trial": tier, "size": capacity, "load": load}
-    changed = settings | {"tiers": tiers}
-    worker = dict(settings.get("worker", {}))
-    if load is not None:
-        worker["load"] = load
-    if all(each.get("device") is None for each in tiers[1:]):
-        changed.pop("prefill_tokens_per_s", None)
-        worker = {key: value for key, value in worker.items() if key not in ("load", "store")}
-    if len(tiers) == 1:
-        worker.pop("fetches", None)
-        for name in ("placement", "walk", "devices"):
-            changed.pop(name, None)
-    if all(each.get("scope") != "host" for each in tiers):
-        changed.pop("workers_per_host", None)
-    changed["worker"] = worker
-    if not worker:
-        changed.pop("worker")
-    return Variant(label, changed)
+    *above, last = tiers
+    stack = [*above, {key: value for key, value in last.items() if key != "promotion"}]  # there is nothing below it
+    worker = dict(settings.get("worker", {})) | ({} if load is None else {"load": load})
+    changed = settings | {"tiers": stack, "worker": worker}
+    passed = {name for each in stack for name in each.get("path") or ()}
+    changed["links"] = [link for link in settings.get("links", []) if link["name"] in passed]
+    dropped = set() if changed["links"] else {"links"}
+    if all(each.get("device") is None for each in stack):
+        dropped |= {"prefill_tokens_per_s", "devices"}
+    if all(each.get("device") is None and not each.get("path") for each in stack[1:]):
+        changed["worker"] = {key: value for key, value in worker.items() if key not in ("load", "store")}
+    if not above:
+        changed["worker"] = {key: value for key, value in changed["worker"].items() if key != "fetches"}
+        dropped |= {"placement", "walk"}
+    if not changed["worker"]:
+        dropped.add("worker")
+    if all(each.get("scope") != "host" for each in (*stack, *changed["links"])):
+        dropped.add("workers_per_host")
+    return Variant(label, {name: value for name, value in changed.items() if name not in dropped})
 
 
 def sizes_of(capacity: str) -> list[str]:

@@ -137,6 +137,22 @@ def test_reuse_times_are_those_of_the_blocks_of_the_trace(cli: Cli, sample: Path
     assert f"at least {100 * later:.2f} % of the uses come longer after the last one" in found["advice"][2]
 
 
+def test_the_stack_without_a_tier_has_none_of_what_belongs_to_it(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    """Its device, its link, what only a tier above it is told, and how a worker fetches from it."""
+    (tmp_path / "devices.toml").write_text('[ours]\nlike = "nvme-gen4"\nread_gb_per_s = 6.5\n')
+    gpu, cpu = ("--tier", "gpu,capacity=800"), "cpu,capacity=1k"
+    own = ("--devices", "devices.toml", "--link", "nic,read_gb_per_s=5", "--worker", "load=always,fetches=4")
+    drive = "nvme,capacity=4k,device=ours,path=nic"
+    shape = (*TIMED, *gpu, "--tier", f"{cpu},promotion=none", "--tier", drive)
+    found = answered(cli, "nvme", sample, *shape, *own, "--size", "4k")
+    without, with_it = found["tables"]["stacks"]
+    assert (
+        without["ttft_mean_ns"]
+        == replayed(cli, sample, *TIMED, *gpu, "--tier", cpu, "--worker", "fetches=4")["timed"]["ttft_ns"]["mean"]
+    )
+    assert with_it["ttft_mean_ns"] == replayed(cli, sample, *shape, *own)["timed"]["ttft_ns"]["mean"]
+
+
 def test_a_share_is_tried_up_to_all_blocks_and_no_bound_as_it_is(cli: Cli, sample: Path) -> None:
     shape = (*MODEL, *GPU, "--prefill-tokens-per-s", "5000", "--tier")
     shares = answered(cli, "nvme", sample, *shape, "nvme,capacity=60%,device=nvme-gen4")["tables"]["stacks"]
