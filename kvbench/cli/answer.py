@@ -144,6 +144,7 @@ def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own
     written = list(asked.files)
     if folder is not None:
         written += write_answer(found, folder, force=force, images=images)
+        _tell_of_missing_charts()
     if as_json:
         print_json(found.to_dict() | ({"wall_clock": found.wall_clock} if found.wall_clock else {}))
     else:
@@ -160,6 +161,14 @@ def _images(settings: dict[str, Any], folder: Path | None) -> tuple[str, ...]:
 
         check_drawable(f"--{wanted[0][1:]}")
     return wanted
+
+
+def _tell_of_missing_charts() -> None:
+    from kvbench.report.charts import missing_libraries
+
+    missing = missing_libraries()
+    if missing:
+        click.echo(f"note: no charts without {' and '.join(missing)}: pip install 'kvbench[report]'", err=True)
 
 
 def _no_effect(option: str) -> Exception:

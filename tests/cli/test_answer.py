@@ -48,6 +48,19 @@ def test_a_folder_gets_each_table_twice_each_chart_and_the_answer(
     )
 
 
+def test_without_the_libraries_that_draw_there_are_tables_and_a_note(
+    cli: Cli, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvbench.report.charts.NEEDED", {"no_such_library": "no-such-library"})
+    run = cli("answer", "reuse", sample, "-o", "found")
+    assert run.code == 0
+    assert run.err == "note: no charts without no-such-library: pip install 'kvbench[report]'\n"
+    assert {path.suffix for path in (tmp_path / "found").iterdir()} == {".parquet", ".csv", ".json"}
+    refused = cli("answer", "reuse", sample, "-o", "other", "--png")
+    assert refused.code == 2
+    assert refused.err.startswith("error: --png needs no-such-library; install it with")
+
+
 def test_an_answer_is_the_same_bytes_again_and_replaces_no_other(cli: Cli, sample: Path, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
