@@ -14,7 +14,7 @@ from kvbench.report.inspection import REUSED, cumulated
 from kvbench.report.page import Headline, Section, TableView
 from kvbench.report.runsection import run_section
 from kvbench.report.sources import cells_of_runs, differing, settings_of
-from kvbench.results.headline import percent
+from kvbench.results.headline import SHOWN, percent
 from kvbench.units import format_bytes, format_count, format_duration_ns
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _of_trace(material: Material, digest: str, prefix: str, before: str) -> list
     rest = []
     all_cells = [*cells, *compared]
     capacity = _capacity(curves, all_cells or cells_of_runs(runs), prefix, before)
-    if len(all_cells) > 1 or any(sweep.failed for _, sweep in sweeps):
+    if all_cells or any(sweep.failed for _, sweep in sweeps):
         rest.append(_side_by_side(all_cells, runs, sweeps, prefix, before))
     if len(runs) > 1:
         rest += [run_section(run, f"{before}Run {run.label}", f"{prefix}run{at}-") for at, run in enumerate(runs, 1)]
@@ -146,6 +146,7 @@ def _side_by_side(
             Headline("lowest p99 TTFT", format_duration_ns(fastest.figures[TTFT_P99]), fastest.label(paths))
         )
     tables = [_cells_table(known, paths, rate)] if known else []
+    tables += [_estimates(cell) for cell in known if cell.name and cell.low]
     if len(runs) > 1:
         rows = [[path, *texts] for path, texts in differing(runs).items()]
         tables.append(TableView("Settings in which the runs differ", ["setting", *(run.label for run in runs)], rows))
@@ -158,7 +159,7 @@ def _side_by_side(
             title = f"Failed cells of {name}: {len(sweep.failed):,} of {len(sweep.cells):,}"
             tables.append(TableView(title, ["cell", "settings", "error"], rows))
     return Section(
-        before + "Configurations side by side",
+        before + ("Configurations side by side" if len(cells) > 1 else "What the seeds found"),
         headlines=headlines,
         figures=cell_figures(cells, prefix),
         tables=tables,
@@ -187,6 +188,16 @@ def _cells_table(cells: Sequence[Cell], paths: Sequence[str], rate: str) -> Tabl
         [[row[at] for at in shown] for row in rows[:MAX_ROWS]],
         note,
     )
+
+
+def _estimates(cell: Cell) -> TableView:
+    """The figures of a run under several seeds, and how sure they are."""
+    rows = [
+        [title, write(cell.figures[path]), f"{write(cell.low[path])} to {write(cell.high[path])}"]
+        for path, (title, write) in SHOWN.items()
+        if path in cell.low
+    ]
+    return TableView(f"{cell.name}: means over the seeds", ["figure", "mean", "95 % interval of the mean"], rows)
 
 
 def _points(bound: float | None, rate: float) -> str:

@@ -45,7 +45,7 @@ def cell_figures(cells: Sequence[Cell], prefix: str = "") -> list[Figure]:
     """All that cells of one trace have the figures for; ``prefix`` stands before their names."""
     rate = rate_path(cells)
     cells = [cell for cell in cells if rate in cell.figures]
-    if len(cells) < 2:
+    if not cells:
         return []
     paths = varied(cells)
     found = [*_matrices(cells, paths, rate, prefix), *_fronts(cells, paths, rate, prefix)]
@@ -175,7 +175,7 @@ def _parts(cells: Sequence[Cell], paths: Sequence[str], prefix: str) -> list[Fig
         for cell in timed
         for part in PARTS
     ]
-    if len(timed) < 2:
+    if not timed:
         return []
     return [
         bars(

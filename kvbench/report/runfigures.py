@@ -78,7 +78,7 @@ def _tiers(summary: Mapping[str, Any], prefix: str) -> Figure | None:
     tiers = summary.get("tiers") or []
     blocks = summary.get("blocks") or {}
     rows = [{"tier": tier["tier"], "hit_blocks": tier["hit_blocks"]} for tier in tiers]
-    if not rows or blocks.get("asked") is None:
+    if not rows or not blocks.get("asked"):
         return None
     rows.append({"tier": "missed", "hit_blocks": blocks["asked"] - blocks["hit"]})
     return bars(

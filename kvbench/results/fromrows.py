@@ -148,7 +148,7 @@ class _Sums:
                 name: counts[f"{name}_blocks"] for name in ("hit", "stored", "evicted", "truncated")
             }
             found["misses"] = self._misses() if has_seen else {}
-            found["tiers"] = [{"tier": tier, "hit_blocks": counts[f"hit_{tier}_blocks"]} for tier in self._tiers]
+            found["tiers"] = [{"tier": tier, "hit_blocks": counts.get(f"hit_{tier}_blocks", 0)} for tier in self._tiers]
         if self._timed is None:
             return {"requests": {"done": totals.requests}, **found}
         record = self._timed.record(RunFacts(self._end_ns, "", ()))

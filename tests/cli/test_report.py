@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -147,3 +148,22 @@ def test_what_cannot_be_shown_is_refused_with_what_to_do(cli: Cli, sample: Path,
     run(cli, "report", "run.parquet", "-o", "page.html")
     assert "page.html exists; give --force" in cli("report", "run.parquet", "-o", "page.html").err
     run(cli, "report", "run.parquet", "-o", "page.html", "--force")
+
+
+def test_a_trace_without_requests_and_a_run_under_seeds_have_reports_of_their_own(
+    cli: Cli, sample: Path, tmp_path: Path
+) -> None:
+    with pa.ipc.open_file(sample) as source:
+        table = source.read_all().slice(0, 0)
+    with pa.OSFile(str(tmp_path / "empty.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    run(cli, "replay", "empty.arrow", *TIERS, "-o", "empty.parquet", "--timeline", "timeline.parquet")
+    run(cli, "report", "empty.parquet", "timeline.parquet", "-o", "empty.html")
+    assert "NaN" not in (tmp_path / "empty.html").read_text().split("<script>")[0]
+
+    seeds = ("--capacity", "1k", "--workers", "2", "--router", "random", "--compute", COMPUTE, "--seeds", "2", "--json")
+    (tmp_path / "seeds.json").write_text(run(cli, "replay", sample, *seeds))
+    run(cli, "report", "seeds.json", "-o", "seeds.html")
+    rate = json.loads((tmp_path / "seeds.json").read_text())["figures"]["rates.token"]
+    interval = f"{100 * rate['low']:.2f} % to {100 * rate['high']:.2f} %"
+    assert interval in (tmp_path / "seeds.html").read_text()
