@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kvbench.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 ParamValue = bool | int | float | str
 
@@ -100,13 +100,17 @@ class Spec:
         except (ImportError, AttributeError) as error:
             raise PluginError(f"{self.kind} {self.name}: cannot load {self.factory!r}: {error}") from error
 
-    def parse_params(self, given: dict[str, ParamValue]) -> dict[str, ParamValue]:
-        """The full set of parameters: ``given`` checked against the declared ones, defaults filled in."""
-        owner = f"{self.kind} {self.name}"
-        known = {param.name: param for param in self.params}
+    def check_names(self, given: Iterable[str]) -> None:
+        """Raise ConfigError for the name of a parameter that this part does not take."""
+        known = sorted(param.name for param in self.params)
         for name in given:
             if name not in known:
-                raise ConfigError(f"{owner}: unknown parameter {name!r}; {_takes(name, sorted(known))}")
+                raise ConfigError(f"{self.kind} {self.name}: unknown parameter {name!r}; {_takes(name, known)}")
+
+    def parse_params(self, given: dict[str, ParamValue]) -> dict[str, ParamValue]:
+        """The full set of parameters: ``given`` checked against the declared ones, defaults filled in."""
+        self.check_names(given)
+        owner = f"{self.kind} {self.name}"
         parsed: dict[str, ParamValue] = {}
         for param in self.params:
             if param.name in given:

@@ -119,6 +119,10 @@ def sweep(ctx: click.Context, /, as_json: bool, pareto: str | None, **settings: 
     and makes the exit code 1. TRACE is a file in kvbench's schema, as for kvbench replay.
     """
     own = {name: settings.pop(name) for name in ("executor", "output", "force", "method")}
+    if pareto is not None:
+        from kvbench.sweeps.groups import objective_names
+
+        objective_names(pareto)
     result, output = _run(ctx, _plan(settings), **own), own["output"]
     if as_json:
         from kvbench.cli.jsonout import print_json

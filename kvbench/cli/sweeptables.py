@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from kvbench.cli.tables import Printer, simple_table
+from kvbench.errors import ConfigError
 from kvbench.sweeps.groups import group_cells, pareto_front, parse_objectives
 from kvbench.sweeps.overview import headers_of, headline, row_of, shown_figures
 from kvbench.sweeps.plan import SEED
@@ -25,10 +26,18 @@ FRONT_MARK = " *"
 
 
 def print_sweep(result: SweepResult, output: str | None, pareto: str | None) -> None:
-    """Print what each setting gave, which of them are on the front of the figures ``pareto``, and what was written."""
+    """Print what each setting gave, which of them are on the front of the figures ``pareto``, and what was written.
+
+    Raises ConfigError for a figure that there is not, after the rest is printed.
+    """
     out = Printer()
     groups = group_cells(result)
-    objectives = parse_objectives(pareto, groups) if pareto is not None else []
+    try:
+        objectives = parse_objectives(pareto, groups) if pareto is not None else []
+    except ConfigError:
+        # Which figures there are is known now that the cells have run; what they gave is shown all the same.
+        print_sweep(result, output, None)
+        raise
     front = pareto_front(groups, objectives) if objectives else []
     out.print(f"[bold]{escape(headline(result))}[/bold]")
     out.print()

@@ -71,14 +71,20 @@ def parse_objectives(text: str, groups: Sequence[CellGroup]) -> list[Objective]:
     high and ``-`` before one that is to be low, where that goes without saying or not. Raises ConfigError."""
     known = list(dict.fromkeys(path for group in groups for path in group.figures))
     objectives = []
-    for item in text.split(","):
+    for item in objective_names(text):
         sign, name = item.strip()[:1], item.strip().lstrip("+-")
         figure = figure_of(name, known, f"--pareto {text}")
         more = sign == "+" if sign in ("+", "-") else _is_better_high(figure, f"--pareto {text}")
         objectives.append(Objective(name, figure, more))
-    if len(objectives) < 2:
-        raise ConfigError(f"--pareto {text}: a front has at least two figures, as in token_rate,ttft_p99")
     return objectives
+
+
+def objective_names(text: str) -> list[str]:
+    """The items of ``token_rate,ttft_p99``. Raises ConfigError for fewer than two, before any cell has run."""
+    items = text.split(",")
+    if len(items) < 2:
+        raise ConfigError(f"--pareto {text}: a front has at least two figures, as in token_rate,ttft_p99")
+    return items
 
 
 def pareto_front(groups: Sequence[CellGroup], objectives: Sequence[Objective]) -> list[CellGroup]:

@@ -54,7 +54,7 @@ class CellHasher:
 
     def plugins(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """Versions of the distributions, other than kvbench, whose parts the settings name."""
-        found = {self._distribution(kind, name) for kind, name in parts_of(settings)}
+        found = {self._distribution(kind, name) for kind, name, _ in parts_of(settings)}
         return dict(sorted(each for each in found if each is not None))
 
     def _distribution(self, kind: type[Spec], name: str) -> tuple[str, str] | None:

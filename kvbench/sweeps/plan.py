@@ -21,7 +21,7 @@ from kvbench.specs import (
 from kvbench.sweeps.paths import NOT_OF_CELLS, flat, get_setting, kind_of, value_of, values_of, with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kvbench.plugins import Registry
@@ -140,17 +140,27 @@ def make_plan(
 
 
 def check_parts(cells: Sequence[PlannedCell], registry: Registry) -> None:
-    """Raise ConfigError for a part that there is not, which would fail in every cell that names it."""
-    for kind, name in {(kind, name) for cell in cells for kind, name in parts_of(cell.settings)}:
-        registry.get(kind, name)
+    """Raise ConfigError for a part, or a parameter of one, that there is not: every cell that names it would fail."""
+    checked = set()
+    for cell in cells:
+        for kind, name, params in parts_of(cell.settings):
+            names = (kind, name, *params)
+            if names in checked:
+                continue
+            checked.add(names)
+            spec = registry.get(kind, name)
+            # A token database that hashes takes the parameters of its hash algorithm, too.
+            if not (isinstance(spec, TokenDatabaseSpec) and spec.hashes):
+                spec.check_names(params)
 
 
-def parts_of(settings: Mapping[str, Any]) -> Iterator[tuple[type[Spec], str]]:
-    """Kind and name of the parts that settings name."""
+def parts_of(settings: Mapping[str, Any]) -> Iterator[tuple[type[Spec], str, Iterable[str]]]:
+    """Kind, name and names of the parameters of the parts that settings name."""
     for table, kinds in [(settings, PARTS_OF_RUNS), *((tier, PARTS_OF_TIERS) for tier in settings.get("tiers") or ())]:
         for key, kind in kinds.items():
             if isinstance(table.get(key), (str, dict)):
-                yield kind, parse_part(table[key], key)[0]
+                name, params = parse_part(table[key], key)
+                yield kind, name, params
 
 
 def _tables_of(document: dict[str, Any], where: str) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:

@@ -95,6 +95,7 @@ def test_only_the_first_failures_are_named_and_only_the_first_rows_are_shown(cli
         (["-"], "standard input cannot be"),
         (["chat.arrow", "--vary", "capcity=1"], "did you mean 'capacity'"),
         (["chat.arrow", "--vary", "policy=arc,lruu", "--capacity", "9"], "unknown eviction policy 'lruu'"),
+        (["chat.arrow", "--vary", "policy=lru,arc,smal=0.1", "--capacity", "9"], "unknown parameter 'smal'"),
         (["chat.arrow", "--vary", "workers"], "--vary workers: write a setting and its values"),
         (["chat.arrow", "--vary", "seed=1", "--vary", "seed=2"], "--vary seed is given twice"),
         (["chat.arrow", "--stack", "a,capacity=1", "--tier", "a,capacity=1"], "give one of them"),
@@ -103,7 +104,7 @@ def test_only_the_first_failures_are_named_and_only_the_first_rows_are_shown(cli
         (["chat.arrow", "--force"], "--force has no effect without --output"),
         (["chat.arrow", "-o", "s.xlsx"], "must end in .parquet or .csv"),
         (["chat.arrow", "--pareto", "token_rat,ttft_p99"], "did you mean token_rate"),
-        (["chat.arrow", "--pareto", "token_rate"], "at least two figures"),
+        (["nowhere.arrow", "--pareto", "token_rate"], "at least two figures"),
         (["chat.arrow", "--pareto", "token_rate,blocks.stored"], r"Write +blocks.stored or -blocks.stored"),
         (["gone.arrow"], "gone.arrow: cannot be read"),
         ([], "no trace"),
@@ -115,6 +116,14 @@ def test_what_is_wrong_with_all_of_it_is_one_line_before_anything_runs(cli, samp
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert message in done.err
     assert not list(tmp_path.glob("*.parquet*"))
+
+
+def test_what_the_cells_gave_is_printed_though_pareto_names_no_figure_of_theirs(cli, sample):
+    policies = ("--capacity", "9", "--policy", "arc", "--policy", "sieve")
+    done = cli("sweep", sample, *policies, ONE, "--pareto", "token_rat,x")
+    assert done.code == 2
+    assert "sieve" in done.out
+    assert "did you mean token_rate" in done.err
 
 
 def test_an_interrupted_sweep_says_what_it_kept_and_goes_on(sample, tmp_path):
