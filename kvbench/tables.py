@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import NoneType
+from functools import cache
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -47,7 +48,7 @@ def check_table(
     Raises ConfigError, which begins with ``where`` and names the key, for one that is not known or is missing, and
     for a value that is of another type or none of those that there are.
     """
-    hints = get_type_hints(struct)
+    hints = hints_of(struct)
     typed = {}
     for key, value in table.items():
         if key not in struct.__struct_fields__:
@@ -61,10 +62,21 @@ def check_table(
         except msgspec.ValidationError:
             allowed = choices or [WORDS.get(get_origin(kind) or kind, "a table") for kind in kinds]
             raise ConfigError(f"{where}: {key} = {value!r} must be {' or '.join(allowed)}") from None
-    for field in msgspec.structs.fields(struct):
-        if field.required and field.name not in table:
-            raise ConfigError(f"{where}: {field.name} is missing")
+    for name in _required(struct):
+        if name not in table:
+            raise ConfigError(f"{where}: {name} is missing")
     return typed
+
+
+@cache
+def hints_of(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """The types of a structure's keys; kept, since working them out takes longer than all else of a table."""
+    return MappingProxyType(get_type_hints(struct))
+
+
+@cache
+def _required(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.name for field in msgspec.structs.fields(struct) if field.required)
 
 
 def _kinds(hint: Any) -> list[Any]:
@@ -76,7 +88,7 @@ def _kinds(hint: Any) -> list[Any]:
 
 def choices_of(struct: type[msgspec.Struct]) -> dict[str, list[str]]:
     """The keys of a table, each with the words that it may have for a value; none where it takes more than words."""
-    hints = get_type_hints(struct)
+    hints = hints_of(struct)
     return {name: [word for kind in _kinds(hints[name]) for word in _words(kind)] for name in struct.__struct_fields__}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kvbench.errors import ConfigError
 from kvbench.replays.order import FACTS
-from kvbench.trace.columns import numbers
+from kvbench.trace.columns import numbers, validity
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,7 +46,7 @@ class RequestFacts:
         for name in asked:
             column = batch.column(name)
             values = self._coded(name, column) if name in TEXT_FACTS else numbers(column)
-            known = column.is_valid().to_numpy(zero_copy_only=False)
+            known = validity(column)
             facts[known, FACTS.index(name)] = values[known]
         return time_ns, facts
 
@@ -57,4 +57,4 @@ class RequestFacts:
             self._unmet = {tenant: None for tenant in self._unmet if tenant not in encoded.dictionary.to_pylist()}
         # Numbered in the order of the rows, so that the cut of batches changes no number.
         mine = [codes.setdefault(text, len(codes)) for text in encoded.dictionary.to_pylist()]
-        return np.asarray(np.array(mine, dtype=np.int64)[encoded.indices.to_numpy()])
+        return np.asarray(np.array(mine, dtype=np.int64)[numbers(encoded.indices)])

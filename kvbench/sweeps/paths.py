@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args
 
 from kvbench.config import TABLES, RunConfig, parse_part, typed_settings
 from kvbench.errors import ConfigError
 from kvbench.plugins import did_you_mean
 from kvbench.serveconfig import LinkConfig
 from kvbench.sweeps.values import expand, split_values
-from kvbench.tables import check_table
+from kvbench.tables import check_table, hints_of
 from kvbench.tierconfig import TierConfig
 from kvbench.units import COUNT_UNITS, parse_count, split_quantity
 
@@ -37,7 +37,7 @@ def kind_of(path: str, where: str) -> Kind:
     if field is None:
         return "number"
     struct, key = field
-    kinds = set(get_args(get_type_hints(struct)[key])) | {get_type_hints(struct)[key]}
+    kinds = set(get_args(hints_of(struct)[key])) | {hints_of(struct)[key]}
     if float in kinds:
         return "number"
     return "whole" if int in kinds and str not in kinds else "text"
@@ -69,7 +69,7 @@ def value_of(path: str, value: Any, where: str) -> Any:
         return value  # typed_settings reads it
     needed = {"name": "x"} if "name" in struct.__struct_fields__ else {}
     typed = check_table({**needed, key: value}, struct, where, strict=not isinstance(value, str))[key]
-    if isinstance(typed, str) and int in get_args(get_type_hints(struct)[key]):
+    if isinstance(typed, str) and int in get_args(hints_of(struct)[key]):
         return _count(typed)
     return typed
 

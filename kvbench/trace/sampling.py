@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from kvbench.errors import ConfigError
 from kvbench.seeds import stream_seed
-from kvbench.trace.columns import list_parts, numbers
+from kvbench.trace.columns import list_parts, numbers, validity
 from kvbench.trace.rows import Interner
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def session_hashes(column: pa.Array, rows: UInt64s, salt: np.uint64) -> UInt64s:
     """A hash of each row's session; a row without one is a session of its own, named by its number in ``rows``."""
     encoded = column.dictionary_encode()
     hashes = _digests([name.encode() for name in encoded.dictionary.to_pylist()] or [b""])
-    known = np.asarray(encoded.is_valid().to_numpy(zero_copy_only=False))
+    known = validity(encoded)
     at: npt.NDArray[Any] = encoded.indices.fill_null(0).to_numpy()
     return np.where(known, hashes[at], mix64(rows ^ salt))
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from conftest import Cli
 
+CHAT = Path(__file__).parents[2] / "traces" / "chat.arrow"
 HEAVY = ("numpy", "pyarrow", "rich", "msgspec", "blake3", "kvbench.cache", "kvbench.eviction", "kvbench.replays")
 
 
@@ -35,6 +37,15 @@ def test_import_of_the_package_imports_nothing_heavy() -> None:
     code = f"import sys, kvbench; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("settings", [{"capacity": 100}, {"capacity": 100, "workers": 2, "compute": "poly"}])
+def test_a_replay_does_not_wait_for_pandas_to_be_imported(settings: dict[str, Any]) -> None:
+    pytest.importorskip("pandas")
+    replay = f"kvbench.replay({str(CHAT)!r}, belady='off', **{settings!r})"
+    code = f"import kvbench, sys; {replay}; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_version_is_the_installed_one(cli: Cli) -> None:
