@@ -6,16 +6,16 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from kvbench.replays.order import COUNTS
 from kvbench.replays.timecolumns import TIMES
-from kvbench.trace.columns import numbers
+from kvbench.trace.columns import flags, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from kvbench.replays.engine import Served
 
@@ -100,7 +100,7 @@ class RequestColumns:
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         cut: dict[str, Any] = {name: each[rows] for name, each in arrays.items() if isinstance(each, np.ndarray)}
         counts = {name: values[rows] for name, values in self.counts.items()}
-        return replace(self, batch=self.batch.filter(pa.array(rows)), counts=counts, **cut)
+        return replace(self, batch=self.batch.filter(flags(rows)), counts=counts, **cut)
 
     def tokens_of(self, blocks: Int64s) -> Int64s:
         """Tokens in the leading ``blocks`` of each request; a partial last block counts its own."""

@@ -32,14 +32,18 @@ class ListParts(NamedTuple):
 
 def numbers(column: pa.Array) -> Numbers:
     """An integer column as NumPy, nulls as 0."""
-    if column.null_count:
-        column = pc.fill_null(column, 0)
-    return _view(column)
+    return np.where(validity(column), _view(column), 0) if column.null_count else _view(column)
 
 
 def validity(column: pa.Array) -> Bools:
     """True where a column is not null."""
     return _view(column.is_valid().cast(pa.uint8())).view(np.bool_)
+
+
+def flags(rows: Bools) -> pa.Array:
+    """A column of booleans, made without ``pa.array``, which would import pandas, too."""
+    data = pa.py_buffer(np.ascontiguousarray(rows).view(np.uint8))
+    return pa.Array.from_buffers(pa.uint8(), len(rows), [None, data]).cast(pa.bool_())
 
 
 def list_parts(column: pa.Array) -> ListParts:
@@ -55,8 +59,8 @@ def list_parts(column: pa.Array) -> ListParts:
 
 
 def _view(column: pa.Array) -> Numbers:
-    """A column of numbers without nulls as NumPy. ``to_numpy`` would import pandas where that is installed, which takes
-    as long as a replay of ten thousand requests."""
+    """A column of numbers as NumPy, with anything for a null. ``to_numpy`` would import pandas where that is installed,
+    which takes as long as a replay of ten thousand requests."""
     kind = np.dtype(column.type.to_pandas_dtype())
     data = column.buffers()[1]
     if len(column) == 0 or data is None:
