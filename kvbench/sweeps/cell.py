@@ -25,12 +25,13 @@ HELD_BYTES = 2**28
 """Rows of the trace that a process keeps from cell to cell; a longer trace is read and checked for each."""
 
 
-def run_cell(task: CellTask, source: TraceSource | None = None) -> CellOutcome:
+def run_cell(task: CellTask, source: TraceSource | None = None, *, registry: Registry | None = None) -> CellOutcome:
     """Replay the cell of ``task``. Raises no Exception: whatever goes wrong is a failed outcome.
 
-    ``source``  instead of the trace that the settings name: anything that ``open_trace`` takes.
+    ``source``    instead of the trace that the settings name: anything that ``open_trace`` takes.
+    ``registry``  the parts to choose from; None: those that there are, looked for anew.
     """
-    return _outcome(task, lambda config: (load_registry(autoload=task.autoload), source))
+    return _outcome(task, lambda config: (registry or load_registry(autoload=task.autoload), source))
 
 
 class CellRunner:

@@ -31,6 +31,13 @@ def test_a_source_stands_in_for_the_trace_of_the_settings():
     assert outcome.summary == run_cell(task(capacity=100)).summary
 
 
+def test_parts_are_chosen_from_the_registry_that_is_given(monkeypatch):
+    known = kvbench.load_registry(autoload=False)
+    monkeypatch.setattr("kvbench.sweeps.cell.load_registry", None)  # as a Ray worker, which loads parts once, has it
+    assert run_cell(task(capacity=100), registry=known).status == "done"
+    assert run_cell(task(capacity=100)).status == "failed"
+
+
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
