@@ -43,14 +43,22 @@ class CellHasher:
         """BLAKE3, in hexadecimal, over the versions of results, kvbench and the plugins in use, the contents of the
         trace and of other files, and the settings."""
         files = {name: self._digest_of(str(settings[name])) for name in FILES if settings.get(name) is not None}
+        parts = self._files_of_parts(settings)
         content = {
             "version": RESULT_VERSION,
             "kvbench": own_version(),
             "plugins": self.plugins(settings),
             "trace": self.trace_digest,
             "settings": {**settings, **files},
+            **({"files": parts} if parts else {}),
         }
         return blake3(canonical_json(content).encode()).hexdigest()
+
+    def _files_of_parts(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The contents of files that parameters of parts name, as those of the compute model ``table`` do."""
+        texts = {value for _, _, params in parts_of(settings) for value in params.values() if isinstance(value, str)}
+        found = {text: self._digest_of(text) for text in sorted(texts)}
+        return {text: digest for text, digest in found.items() if digest != text}
 
     def plugins(self, settings: Mapping[str, Any]) -> dict[str, str]:
         """Versions of the distributions, other than kvbench, whose parts the settings name."""

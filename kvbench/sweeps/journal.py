@@ -48,8 +48,11 @@ class Journal:
 
     def __enter__(self) -> Journal:
         try:
-            self._file = self.path.open("a+b")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            while self._file is None:
+                self._file = self.path.open("a+b")
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not self._is_there():
+                    self._close()
         except BlockingIOError:
             self._close()
             raise OutputError(f"{self.path} is in use: another sweep is writing there") from None
@@ -59,7 +62,7 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
-        if self._file is not None and os.fstat(self._file.fileno()).st_size == 0:
+        if self._file is not None and os.fstat(self._file.fileno()).st_size == 0 and self._is_there():
             self.remove()
         self._close()
 
@@ -94,6 +97,15 @@ class Journal:
         """The sweep is complete, or has nothing to remember."""
         with suppress(OSError):
             self.path.unlink()
+
+    def _is_there(self) -> bool:
+        """Whether the file that is open is still the one at ``path``: a sweep that ends removes its journal, which
+        another may have opened just before."""
+        assert self._file is not None
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def _close(self) -> None:
         if self._file is not None:

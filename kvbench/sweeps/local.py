@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections import Counter, deque
+from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import parent_process
@@ -32,7 +32,7 @@ class LocalExecutor(Executor):
 
     ``processes``  0: as many as there are cores.
     ``retries``    how often a cell is tried again whose process died, as one does that the system ends for want of
-                   memory.
+                   memory; once at least where it may have died of another cell.
 
     Processes are started anew, not forked, so a program that uses this needs the usual
     ``if __name__ == "__main__":``.
@@ -44,25 +44,23 @@ class LocalExecutor(Executor):
 
     def run(self, tasks: Sequence[CellTask]) -> Iterator[CellOutcome]:
         waiting = deque(tasks)
-        lost: Counter[int] = Counter()
         while waiting:
             suspects: list[CellTask] = []
             yield from _run_pool(waiting, min(self._processes, len(waiting)), suspects)
+            # Of several cells it is not known which one ended the process: each is tried once more at least.
+            tries = max(self._retries, int(len(suspects) > 1))
             for task in suspects:
-                yield self._run_alone(task, lost)
+                yield _run_alone(task, tries)
 
-    def _run_alone(self, task: CellTask, lost: Counter[int]) -> CellOutcome:
-        """Try a cell again whose process may have died of it; alone, so that no other cell is to blame."""
-        while lost[task.number] < self._retries:
-            lost[task.number] += 1
-            found = list(_run_pool(deque([task]), 1, []))
-            if found:
-                return found[0]
-        return CellOutcome.failed(
-            task,
-            f"its process died, and again when the cell was tried {lost[task.number]} more time"
-            f"{'' if lost[task.number] == 1 else 's'}; it may need more memory than there is",
-        )
+
+def _run_alone(task: CellTask, tries: int) -> CellOutcome:
+    """Try a cell again whose process may have died of it; alone, so that no other cell is to blame."""
+    for _ in range(tries):
+        found = list(_run_pool(deque([task]), 1, []))
+        if found:
+            return found[0]
+    again = f", and again when the cell was tried {tries:,} more time{'' if tries == 1 else 's'}" if tries else ""
+    return CellOutcome.failed(task, f"its process died{again}; it may need more memory than there is")
 
 
 def _run_pool(waiting: deque[CellTask], processes: int, suspects: list[CellTask]) -> Iterator[CellOutcome]:

@@ -21,7 +21,7 @@ from kvbench.specs import (
 from kvbench.sweeps.paths import NOT_OF_CELLS, flat, get_setting, kind_of, value_of, values_of, with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kvbench.plugins import Registry
@@ -154,8 +154,8 @@ def check_parts(cells: Sequence[PlannedCell], registry: Registry) -> None:
                 spec.check_names(params)
 
 
-def parts_of(settings: Mapping[str, Any]) -> Iterator[tuple[type[Spec], str, Iterable[str]]]:
-    """Kind, name and names of the parameters of the parts that settings name."""
+def parts_of(settings: Mapping[str, Any]) -> Iterator[tuple[type[Spec], str, Mapping[str, Any]]]:
+    """Kind, name and parameters of the parts that settings name."""
     for table, kinds in [(settings, PARTS_OF_RUNS), *((tier, PARTS_OF_TIERS) for tier in settings.get("tiers") or ())]:
         for key, kind in kinds.items():
             if isinstance(table.get(key), (str, dict)):

@@ -100,7 +100,7 @@ class SweepResult:
         for path in self.paths:
             values = plain_values([cell.axes.get(path) for cell in cells])
             columns.append(_column(column_name(path), values, "setting", path))
-        taken = {name for name, _ in columns} | {pa.field(name, pa.string()) for name in JSON_COLUMNS}
+        taken = {field.name for field, _ in columns} | set(JSON_COLUMNS)
         figures = [cell.figures for cell in cells]
         for path in dict.fromkeys(path for each in figures for path in each):
             name = column_name(path)

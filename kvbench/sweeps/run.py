@@ -134,10 +134,8 @@ def run_sweep(
             _run_curves(sweep, groups, registry)
             _run_replays(sweep, executor or InThisProcess(registry), autoload=autoload)
         except BaseException as error:
-            if journal is not None and sweep.known:
-                error.add_note(
-                    f"{count_of_cells(len(sweep.known))} kept in {journal.path}; the same command goes on from there"
-                )
+            if journal is not None and output is not None and sweep.known:
+                error.add_note(_kept_note(sweep, journal, output, force=force))
             raise
         result = SweepResult(_manifest(sweep, facts, hasher), _result_cells(sweep), found)
         if journal is not None and output is not None:
@@ -146,6 +144,15 @@ def run_sweep(
     if clock is not None:
         result.wall_clock = {"total_s": clock() - started}
     return result
+
+
+def _kept_note(sweep: _Sweep, journal: Journal, output: str, *, force: bool) -> str:
+    how = "the same command goes on from there"
+    if force:
+        how = "the same command without --force goes on from there"
+        if Path(output).exists():
+            how = f"to go on from there, remove {output} and leave out --force"
+    return f"{count_of_cells(len(sweep.known))} kept in {journal.path}; {how}"
 
 
 def _check_files(plan: SweepPlan, output: str | None, *, force: bool) -> None:

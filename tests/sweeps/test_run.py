@@ -16,35 +16,15 @@ from hypothesis import strategies as st
 import kvbench
 from kvbench.errors import ConfigError, OutputError
 from kvbench.plugins import Distribution, load_registry
-from kvbench.sweeps.cell import run_cell
-from kvbench.sweeps.executor import CellOutcome, Executor
+from kvbench.sweeps.executor import CellOutcome
 from kvbench.sweeps.file import read_sweep
 from kvbench.sweeps.local import LocalExecutor
 from kvbench.sweeps.plan import make_plan
+from kvbench.sweeps.result import SweepCell, SweepResult
 from kvbench.sweeps.run import run_sweep
+from tests.sweeps.runs import BUILT_IN, CHAT, Told, run
 
-CHAT = "traces/chat.arrow"
-BUILT_IN = load_registry(autoload=False)
 MIXED = {"capacity": "1%,10%,700", "policy": ["lru", "arc"]}
-
-
-def run(vary=None, *, trace=CHAT, output=None, executor=None, force=False, method="auto", **shared):
-    plan = make_plan(trace, settings=shared, vary=vary)
-    return run_sweep(plan, BUILT_IN, executor=executor, output=output, force=force, method=method, autoload=False)
-
-
-class Told(Executor):
-    """Runs cells here in the order that it is told, and stops after some of them."""
-
-    def __init__(self, order=lambda tasks: tasks, stop_after=None):
-        self.order, self.stop_after, self.ran = order, stop_after, []
-
-    def run(self, tasks):
-        for task in self.order(list(tasks)):
-            if self.stop_after is not None and len(self.ran) == self.stop_after:
-                raise KeyboardInterrupt
-            self.ran.append(task.number)
-            yield run_cell(task)
 
 
 def test_each_cell_has_the_figures_of_its_replay_and_a_row_of_its_own():
@@ -216,36 +196,11 @@ def test_a_file_of_other_cells_is_left_alone_unless_forced(tmp_path):
         run({"policy": "sieve"}, capacity=100, output=str(output))
 
 
-def test_what_is_known_is_the_content_of_files_and_not_their_names(tmp_path):
-    def digest(trace, **settings):
-        return run(trace=str(trace), **settings).cells[0].config_hash
-
-    copy, other = tmp_path / "copy.arrow", tmp_path / "other.arrow"
-    copy.write_bytes(Path(CHAT).read_bytes())
-    other.write_bytes(Path("traces/zipf.arrow").read_bytes())
-    assert digest(CHAT, capacity=9) == digest(copy, capacity="9")
-    assert digest(CHAT, capacity=9) != digest(CHAT, capacity=10)
-    assert digest(CHAT, capacity=9) != digest(other, capacity=9)
-    plan, same = tmp_path / "faults.toml", tmp_path / "same.toml"
-    for path in (plan, same):
-        path.write_text('[[faults]]\ntier = "gpu"\nput = 0.5\n')
-    tiers = {"tiers": ["gpu,capacity=100"]}
-    first = digest(CHAT, faults=str(plan), **tiers)
-    assert first == digest(CHAT, faults=str(same), **tiers)
-    same.write_text('[[faults]]\ntier = "gpu"\nput = 0.25\n')
-    assert first != digest(CHAT, faults=str(same), **tiers)
-
-
-def test_two_sweeps_do_not_write_one_file(tmp_path):
-    output = str(tmp_path / "sweep.parquet")
-
-    class Nested(Told):
-        def run(self, tasks):
-            with pytest.raises(OutputError, match="in use: another sweep"):
-                run({"policy": "arc"}, capacity=100, output=output)
-            yield from super().run(tasks)
-
-    run({"policy": "arc"}, capacity=100, output=output, executor=Nested())
+def test_a_figure_and_a_setting_of_one_name_are_two_columns():
+    cell = SweepCell(0, "", {"a.b": 1}, {}, "done", None, "replay", {"a": {"b": 2}, "settings": 3})
+    table = SweepResult({"axes": {"a.b": [1]}}, [cell]).table()
+    assert len(set(table.column_names)) == table.num_columns
+    assert [table[name].to_pylist() for name in ("a_b", "summary_a_b", "summary_settings")] == [[1], [2], [3]]
 
 
 def test_an_executor_is_let_go_of_when_a_cell_cannot_be_taken_in():
@@ -327,12 +282,12 @@ def deadly(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("deadly")
-@pytest.mark.parametrize(("always", "status"), [("false", "done"), ("true", "failed")])
-def test_a_process_that_dies_costs_a_retry_and_then_a_row_and_no_other_cell(tmp_path, always, status):
+@pytest.mark.parametrize(("always", "status", "retries"), [("false", "done", 1), ("true", "failed", 0)])
+def test_a_process_that_dies_costs_a_retry_and_then_a_row_and_no_other_cell(tmp_path, always, status, retries):
     policies = ["arc", f"deadly,always={always},mark={tmp_path / 'mark'}", "sieve", "fifo"]
     plan = make_plan(CHAT, settings={"capacity": 100}, vary={"policy": policies})
     registry = load_registry(strict=True)
-    result = run_sweep(plan, registry, executor=LocalExecutor(processes=2, retries=1))
+    result = run_sweep(plan, registry, executor=LocalExecutor(processes=2, retries=retries))
     assert [cell.status for cell in result.cells] == ["done", status, "done", "done"]
     if status == "failed":
         assert "its process died, and again when the cell was tried 1 more time" in result.cells[1].error
