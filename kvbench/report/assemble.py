@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from kvbench.plugins import own_version
 from kvbench.report.capacityfigure import capacity_figure
-from kvbench.report.cellfigures import TTFT_P99, cell_figures, rate_path, varied
+from kvbench.report.cellfigures import CAPACITY, TTFT_P99, cell_figures, rate_path, varied
 from kvbench.report.cells import Cell
 from kvbench.report.inspection import REUSED, cumulated
 from kvbench.report.page import Headline, Section, TableView
 from kvbench.report.runsection import run_section
-from kvbench.report.sources import cells_of_runs, differing, settings_of
+from kvbench.report.sources import CellSet, cells_of_runs, differing, settings_of
 from kvbench.results.headline import SHOWN, percent
 from kvbench.units import format_bytes, format_count, format_duration_ns
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from kvbench.report.figure import Figure
     from kvbench.report.sources import Material, ReportCurve, ReportRun
-    from kvbench.sweeps.result import SweepResult
 
 MAX_ROWS = 200
 """Of a table of configurations."""
@@ -68,31 +67,48 @@ def _name(trace: Mapping[str, Any]) -> str:
 def _of_trace(material: Material, digest: str, prefix: str, before: str) -> list[Section]:
     runs = [run for run in material.runs if run.manifest["trace"]["digest"] == digest]
     curves = [curve for curve in material.curves if curve.manifest["trace"]["digest"] == digest]
-    compared = cells_of_runs(runs) if len(runs) > 1 else []
-    cells = [cell for cell in material.cells if cell.digest == digest]
-    sweeps = [(name, sweep) for name, sweep in material.sweeps if sweep.manifest["trace"]["digest"] == digest]
     single = [run_section(run, before + "What the run found", prefix) for run in runs if len(runs) == 1]
+    sets = [each for each in material.sets if each.digest == digest]
+    named = [cell for cell in material.seeds if cell.digest == digest]
+    named += cells_of_runs(runs) if len(runs) > 1 else []
+    if named:
+        sets.append(CellSet([], digest, {}, named))
+    several = len(sets) > 1
     rest = []
-    all_cells = [*cells, *compared]
-    capacity = _capacity(curves, all_cells or cells_of_runs(runs), prefix, before)
-    if all_cells or any(sweep.failed for _, sweep in sweeps):
-        rest.append(_side_by_side(all_cells, runs, sweeps, prefix, before))
+    for at, each in enumerate(sets, 1):
+        if each.cells or any(sweep.failed for _, sweep in each.sweeps):
+            own = f"{prefix}set{at}-" if at > 1 else prefix
+            behind = _behind(each) if several else ""
+            rest.append(_side_by_side(each, [] if each.names else runs, own, before, behind))
     if len(runs) > 1:
         rest += [run_section(run, f"{before}Run {run.label}", f"{prefix}run{at}-") for at, run in enumerate(runs, 1)]
+    capacity = _capacity(curves, sets or [CellSet([], digest, {}, cells_of_runs(runs))], prefix, before)
     return [*single, *([capacity] if capacity is not None else []), *rest]
 
 
-def _capacity(curves: Sequence[ReportCurve], cells: Sequence[Cell], prefix: str, before: str) -> Section | None:
+def _behind(found: CellSet) -> str:
+    """What tells the cells of some files from those of others, behind a title."""
+    return f": {', '.join(found.names) or 'runs'}"
+
+
+def _over_capacity(sets: Sequence[CellSet]) -> list[CellSet]:
+    """Those of several that say what capacity does; a single point says nothing of that."""
+    return [each for each in sets if len({cell.figures.get(CAPACITY) for cell in each.cells}) > 1]
+
+
+def _capacity(curves: Sequence[ReportCurve], sets: Sequence[CellSet], prefix: str, before: str) -> Section | None:
     """What more capacity would bring."""
     figures: list[Figure] = []
     headlines: list[Headline] = []
+    shown = (_over_capacity(sets) or [CellSet([], "", {}, [])]) if len(sets) > 1 else sets
     for at, curve in enumerate(curves or [None]):
         own = f"{prefix}curve{at + 1}-" if at else prefix
-        rate = "token" if curve is None else (curve.manifest["summary"]["knee"] or {}).get("rate", "token")
-        if curve is None and cells and rate_path(cells) != "rates.token":
-            rate = "block"
-        figure = capacity_figure(curve, cells, rate, own)
-        figures += [figure] if figure is not None else []
+        rate = "token"
+        for number, each in enumerate(shown, 1):
+            rate = _rate_of(curve, each.cells)
+            behind, slug = (_behind(each), f"{own}set{number}-" if number > 1 else own) if len(shown) > 1 else ("", own)
+            figure = capacity_figure(curve, each.cells, rate, slug, behind)
+            figures += [figure] if figure is not None else []
         if curve is not None:
             summary = curve.manifest["summary"]
             headlines += _curve_headlines(curve, rate)
@@ -102,6 +118,13 @@ def _capacity(curves: Sequence[ReportCurve], cells: Sequence[Cell], prefix: str,
                 if summary.get(key)
             ]
     return Section(before + "Hit rate over capacity", figures=figures, headlines=headlines) if figures else None
+
+
+def _rate_of(curve: ReportCurve | None, cells: Sequence[Cell]) -> str:
+    """The rate over capacity: that of the curve's knee, or what all cells have."""
+    if curve is not None:
+        return str((curve.manifest["summary"]["knee"] or {}).get("rate", "token"))
+    return rate_path(cells).rpartition(".")[2]
 
 
 def _curve_headlines(curve: ReportCurve, rate: str) -> list[Headline]:
@@ -125,14 +148,9 @@ def _curve_headlines(curve: ReportCurve, rate: str) -> list[Headline]:
     return found
 
 
-def _side_by_side(
-    cells: Sequence[Cell],
-    runs: Sequence[ReportRun],
-    sweeps: Sequence[tuple[str, SweepResult]],
-    prefix: str,
-    before: str,
-) -> Section:
-    headlines = []
+def _side_by_side(found: CellSet, runs: Sequence[ReportRun], prefix: str, before: str, behind: str) -> Section:
+    """Cells of one kind; ``runs`` are those that they are of, if they are."""
+    cells, headlines = found.cells, []
     rate = rate_path(cells)
     known = [cell for cell in cells if rate in cell.figures]
     paths = varied(cells)
@@ -150,7 +168,7 @@ def _side_by_side(
     if len(runs) > 1:
         rows = [[path, *texts] for path, texts in differing(runs).items()]
         tables.append(TableView("Settings in which the runs differ", ["setting", *(run.label for run in runs)], rows))
-    for name, sweep in sweeps:
+    for name, sweep in found.sweeps:
         if sweep.failed:
             rows = [
                 [str(cell.number), ", ".join(f"{path} {value}" for path, value in cell.axes.items()), cell.error or ""]
@@ -159,7 +177,7 @@ def _side_by_side(
             title = f"Failed cells of {name}: {len(sweep.failed):,} of {len(sweep.cells):,}"
             tables.append(TableView(title, ["cell", "settings", "error"], rows))
     return Section(
-        before + ("Configurations side by side" if len(cells) > 1 else "What the seeds found"),
+        before + ("Configurations side by side" if len(cells) > 1 else "What the seeds found") + behind,
         headlines=headlines,
         figures=cell_figures(cells, prefix),
         tables=tables,
@@ -209,8 +227,8 @@ def _lead(material: Material) -> str:
     counts = {
         "run": len(material.runs),
         "curve": len(material.curves),
-        "sweep": len(material.sweeps),
-        "configuration": len(material.cells),
+        "sweep": sum(len(each.sweeps) for each in material.sets),
+        "configuration": len(material.seeds) + sum(len(each.cells) for each in material.sets),
     }
     parts = [f"{count:,} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count]
     if len(material.runs) == 1:

@@ -27,12 +27,21 @@ CURVE_POINTS = 80
 LRU, OPT, INFINITE = "LRU (exact curve)", "OPT (Belady)", "infinite cache"
 
 
-def capacity_figure(curve: ReportCurve | None, cells: Sequence[Cell], rate: str, prefix: str = "") -> Figure | None:
+NO_OPT = (
+    "The line of OPT (Belady) is missing, as no file has it: kvbench replay --json of several capacities does, and "
+    "kvbench sweep --belady on."
+)
+
+
+def capacity_figure(
+    curve: ReportCurve | None, cells: Sequence[Cell], rate: str, prefix: str = "", about: str = ""
+) -> Figure | None:
     """The hit rate named ``rate`` over capacity, in GiB where the bytes of a block are known for all of it; None where
     there are not two capacities.
 
     ``curve``  gives the line of LRU at every capacity, its error bars if it is of a sample, and the knee.
     ``cells``  a line for what they differ in beside capacity; and that of the Belady bound.
+    ``about``  what stands behind the title.
     """
     cells = [cell for cell in cells if CAPACITY in cell.figures and f"rates.{rate}" in cell.figures]
     sizes = [cell.block_bytes for cell in cells]
@@ -43,16 +52,17 @@ def capacity_figure(curve: ReportCurve | None, cells: Sequence[Cell], rate: str,
     replayed = [row for row in _replayed(cells, rate, key) if curve is None or row["cache"] != "lru"]
     drawn, note = fewest(replayed, "cache", "hit_rate", highest=True)
     exact = _curve_rows(curve, rate, key) if curve is not None else []
-    rows = [*exact, *drawn, *_bound(cells, rate, key)]
+    bound = _bound(cells, rate, key)
+    rows = [*exact, *drawn, *bound]
     if len({row[key] for row in rows}) < 2:
         return None
     rows += _level(rows, _infinite(curve, cells, rate), key)
     has_bars = any("low" in row for row in rows)
     thinned = f"The curve is drawn at {len(exact):,} of its capacities." if exact else ""
-    notes = [thinned, note, "OPT evicts what is needed last, knowing the future." if _bound(cells, rate, key) else ""]
+    notes = [thinned, note, "OPT evicts what is needed last, knowing the future." if bound else NO_OPT]
     return lines(
         f"{prefix}hit-rate",
-        "Hit rate over capacity",
+        "Hit rate over capacity" + about,
         rows,
         x=key,
         y="hit_rate",
@@ -107,7 +117,7 @@ def _replayed(cells: Sequence[Cell], rate: str, key: str) -> list[Row]:
     rows = [
         {
             **_at(cell.figures[CAPACITY], cell.block_bytes, key),
-            "cache": cell.label(paths) or "replayed",
+            "cache": cell.label(paths) or cell.label(["policy"]) or "replayed",
             "hit_rate": cell.figures[f"rates.{rate}"],
         }
         for cell in cells

@@ -116,7 +116,7 @@ def cells_of_sweep(sweep: SweepResult) -> list[Cell]:
     return [
         Cell(
             digest,
-            group.axes,
+            _of_one_tier(group.axes),
             {path: estimate.mean for path, estimate in group.figures.items()},
             {path: estimate.low for path, estimate in group.figures.items() if estimate.low is not None},
             {path: estimate.high for path, estimate in group.figures.items() if estimate.high is not None},
@@ -125,6 +125,15 @@ def cells_of_sweep(sweep: SweepResult) -> list[Cell]:
         for group in group_cells(sweep)
         if group.figures
     ]
+
+
+def _of_one_tier(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with those of a stack of one tier as the cache's, so that its capacity is on the axis of capacities."""
+    rest = {path: value for path, value in settings.items() if path != "tiers"}
+    match settings.get("tiers"):
+        case [dict(tier)] if not rest.keys() & tier.keys():
+            return {**{key: value for key, value in tier.items() if key != "name"}, **rest}
+    return dict(settings)
 
 
 def _block_bytes(group: CellGroup) -> int | None:

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from kvbench.errors import OutputError
-from kvbench.report.cells import Cell, cell_of_seeds, cells_of_matrix, cells_of_sweep, in_words, numbers_in
+from kvbench.report.cells import NAMED, Cell, cell_of_seeds, cells_of_matrix, cells_of_sweep, in_words, numbers_in
 from kvbench.results.curvetable import CURVE_SCHEMA
 from kvbench.results.parquet import read_manifest
 from kvbench.results.repeats import leaves
@@ -57,18 +57,60 @@ class ReportCurve:
 
 
 @dataclass(slots=True)
+class CellSet:
+    """Cells that stand side by side: of one file, or of several that differ in the same settings and in no other.
+
+    ``names``    of the files.
+    ``digest``   of the trace's rows.
+    ``settings`` all that its cells have in common, by path.
+    ``sweeps``   the files that are sweeps, as they were read: what failed in them is in no cell.
+    """
+
+    names: list[str]
+    digest: str
+    settings: dict[str, Any]
+    cells: list[Cell]
+    sweeps: list[tuple[str, SweepResult]] = field(default_factory=list)
+
+    @property
+    def axes(self) -> set[str]:
+        """What its cells are told apart by."""
+        return {path for cell in self.cells for path in cell.settings}
+
+    def joins(self, other: CellSet) -> bool:
+        """Whether ``other`` has cells of the same kind. Cells of others would not be told apart, or by names that mean
+        nothing to half of them."""
+        return (self.digest, self.settings, self.axes) == (other.digest, other.settings, other.axes)
+
+    def take(self, other: CellSet) -> None:
+        """Add the cells of ``other`` that are not there yet."""
+        known = [cell.settings for cell in self.cells]
+        self.names += other.names
+        self.cells += [cell for cell in other.cells if cell.settings not in known]
+        self.sweeps += other.sweeps
+
+
+@dataclass(slots=True)
 class Material:
     """All that a report is about.
 
-    ``cells``    of matrices, of replays under several seeds, and of sweeps.
-    ``sweeps``   as they were read, each with the name of its file: what failed in them is in no cell.
+    ``seeds``  a cell for each replay under several seeds.
+    ``sets``   the cells of matrices and sweeps.
     """
 
     runs: list[ReportRun] = field(default_factory=list)
     curves: list[ReportCurve] = field(default_factory=list)
-    cells: list[Cell] = field(default_factory=list)
-    sweeps: list[tuple[str, SweepResult]] = field(default_factory=list)
+    seeds: list[Cell] = field(default_factory=list)
+    sets: list[CellSet] = field(default_factory=list)
     manifests: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, found: CellSet) -> None:
+        """Put the cells of a file where they belong."""
+        for known in self.sets:
+            if known.joins(found):
+                known.take(found)
+                return
+        self.sets.append(found)
 
 
 def read_material(paths: Sequence[str | Path]) -> Material:
@@ -99,8 +141,9 @@ def _read_table(path: Path, material: Material, timelines: list[tuple[Path, dict
     material.manifests[path.name] = manifest
     if "axes" in manifest:
         sweep = read_sweep(path)
-        material.sweeps.append((path.name, sweep))
-        material.cells += cells_of_sweep(sweep)
+        found = CellSet([path.name], manifest["trace"]["digest"], manifest["config"], cells_of_sweep(sweep))
+        found.sweeps.append((path.name, sweep))
+        material.add(found)
     elif columns >= set(REQUESTS_COLUMNS):
         _add_run(read_run(path), material.runs)
     elif columns >= set(CURVE_SCHEMA.names):
@@ -121,9 +164,10 @@ def _read_document(path: Path, material: Material) -> None:
     if "curve" in document:
         raise OutputError(f"{path} is what curve --json printed, which has some capacities only; give what -o wrote")
     if "cells" in document:
-        material.cells += cells_of_matrix(document)
+        shared = {key: value for key, value in document["config"].items() if key not in ("capacity", *NAMED)}
+        material.add(CellSet([path.name], document["trace"]["digest"], shared, cells_of_matrix(document)))
     elif "figures" in document:
-        material.cells.append(cell_of_seeds(document, path.stem))
+        material.seeds.append(cell_of_seeds(document, path.stem))
     else:
         _add_run(read_run(path), material.runs)
     material.manifests[path.name] = {

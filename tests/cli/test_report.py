@@ -112,6 +112,43 @@ def test_a_sweep_shows_means_over_seeds_and_what_failed(cli: Cli, sample: Path, 
     assert "a tier holds at least one block" in page
 
 
+def test_the_files_of_how_much_dram_are_one_chart_of_lru_opt_infinite_and_the_knee(
+    cli: Cli, sample: Path, tmp_path: Path
+) -> None:
+    size = ("--block-bytes", "2MiB")
+    run(cli, "curve", sample, *size, "-o", "curve.parquet")
+    run(cli, "report", "curve.parquet", "-o", "curve.html")
+    assert "The line of OPT (Belady) is missing" in (tmp_path / "curve.html").read_text()
+    run(cli, "answer", "dram", sample, *size, "-o", "dram")
+    run(cli, "report", "curve.parquet", "dram/sweep.parquet", "-o", "page.html")
+    assert "OPT (Belady) is missing" not in (tmp_path / "page.html").read_text()
+    chart = figures(tmp_path / "page.html")["hit-rate"]
+    assert {row[1] for row in chart["rows"]} == {"LRU (exact curve)", "OPT (Belady)", "infinite cache"}
+    answered = pq.read_table(tmp_path / "dram" / "capacities.parquet").to_pylist()
+    bound = {row["host_bytes"] / 2**30: row["belady_token_rate"] for row in answered}
+    assert {row[0]: row[2] for row in chart["rows"] if row[1] == "OPT (Belady)"} == pytest.approx(bound)
+    assert "knee: 3.41 GiB" in json.dumps(chart["spec"])
+
+
+def test_sweeps_of_different_axes_have_sections_of_their_own_and_parts_of_one_are_joined(
+    cli: Cli, sample: Path, tmp_path: Path
+) -> None:
+    policies = ("--policy", "lru", "--policy", "arc", "--belady", "on")
+    for name, capacities in (("small", "100,300"), ("large", "300,1k")):
+        run(cli, "sweep", sample, *policies, "--capacity", capacities, "-o", f"{name}.parquet")
+    routers = ("--router", "random", "--router", "max-prefix", "--capacity", "700", "--workers", "2")
+    run(cli, "sweep", sample, *routers, "-o", "routers.parquet")
+    run(cli, "report", "small.parquet", "routers.parquet", "large.parquet", "-o", "page.html")
+    page, found = (tmp_path / "page.html").read_text(), figures(tmp_path / "page.html")
+    for name in ("small.parquet, large.parquet", "routers.parquet"):
+        assert f"Configurations side by side: {name}" in page
+    assert [row[:2] for row in found["matrix"]["rows"]] == [
+        [p, c] for p in ("lru", "arc") for c in ("100", "300", "1,000")
+    ]
+    assert {row[0] for row in found["hit-rate"]["rows"]} == {100, 300, 1000}
+    assert {row[0] for row in found["set2-load"]["rows"]} == {"random", "max-prefix"}
+
+
 def test_plot_lists_figures_and_draws_one_with_its_rows(cli: Cli, sample: Path, tmp_path: Path) -> None:
     run(cli, "replay", sample, "--capacity", "1k", "-o", "run.parquet")
     assert re.search(r"^misses +\d+ +Misses by reason$", run(cli, "plot", "run.parquet"), re.MULTILINE)
