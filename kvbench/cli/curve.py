@@ -11,6 +11,7 @@ from kvbench.cli.options import block_options, on_error_option
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+from kvbench.cli.served import check_served
 from kvbench.specs import EvictionPolicySpec
 
 if TYPE_CHECKING:
@@ -100,14 +101,15 @@ def curve(ctx: click.Context, /, as_json: bool, plot: str | None, policy: tuple[
 
         document = result.to_dict() | ({"policies": matrix.cells} if matrix is not None else {})
         print_json(document)
-        return
-    from kvbench.cli.curvetables import print_curve
-    from kvbench.cli.tables import print_matrix
+    else:
+        from kvbench.cli.curvetables import print_curve
+        from kvbench.cli.tables import print_matrix
 
-    print_curve(result, config, [path for path in (config.output, plot) if path])
-    if matrix is not None:
-        click.echo()
-        print_matrix(matrix, config)
+        print_curve(result, config, [path for path in (config.output, plot) if path])
+        if matrix is not None:
+            click.echo()
+            print_matrix(matrix, config)
+    check_served([result.summary["requests"]])
 
 
 def _replays(

@@ -12,6 +12,7 @@ from kvbench.cli.options import block_options, cache_options, routing_options, s
 from kvbench.cli.parts import PartType
 from kvbench.cli.progress import row_progress
 from kvbench.cli.root import registry_of
+from kvbench.cli.served import check_served
 from kvbench.specs import EvictionPolicySpec, RouterPolicySpec
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _run(config: RunConfig, registry: Registry, *, as_json: bool) -> None:
         print_json(result.to_dict())
     else:
         _print(result, config)
-    _check_served(result)
+    check_served(_requests_of(result))
 
 
 def _print(result: Any, config: RunConfig) -> None:
@@ -182,17 +183,12 @@ def _check_devices(config: RunConfig) -> None:
         raise ConfigError(f"--devices {config.devices} has no effect: no tier has a device of it ({', '.join(own)})")
 
 
-def _check_served(result: Any) -> None:
-    """Raise TraceError for a run whose requests were all rejected: it is written and printed, but says nothing."""
-    from kvbench.errors import TraceError
+def _requests_of(result: Any) -> list[dict[str, Any]]:
+    """What became of the requests of each replay; those of a matrix have them all in common."""
+    from kvbench.results.matrix import MatrixResult
     from kvbench.results.repeats import RepeatResult
-    from kvbench.results.result import ReplayResult
 
-    summaries = [result.summary] if isinstance(result, ReplayResult) else []
-    summaries += result.summaries if isinstance(result, RepeatResult) else []
-    for found in (summary["requests"] for summary in summaries):
-        if found["rejected"] and found["rejected"] == found["arrived"]:
-            raise TraceError(
-                f"no request was served, so there are no figures: all {found['rejected']:,} were rejected, "
-                f"for example: {found['rejected_examples'][0]}"
-            )
+    if isinstance(result, MatrixResult):
+        return [result.requests]
+    summaries = result.summaries if isinstance(result, RepeatResult) else [result.summary]
+    return [summary["requests"] for summary in summaries]

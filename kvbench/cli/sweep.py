@@ -12,6 +12,7 @@ from kvbench.cli.options import block_options, cache_options, routing_options, s
 from kvbench.cli.parts import PartType, make_part
 from kvbench.cli.progress import CELLS, row_progress
 from kvbench.cli.root import has_autoload, registry_of
+from kvbench.cli.served import check_served
 from kvbench.errors import EXIT_FAILED_CELLS, EXIT_OK
 from kvbench.specs import EvictionPolicySpec, ExecutorSpec, RouterPolicySpec
 
@@ -136,6 +137,7 @@ def sweep(ctx: click.Context, /, as_json: bool, pareto: str | None, **settings: 
         click.echo(f"cell {cell.number} failed: {cell.error}", err=True)
     if len(result.failed) > SHOWN_FAILURES:
         click.echo(f"{len(result.failed) - SHOWN_FAILURES:,} more cells failed: see --json, or the table", err=True)
+    check_served([cell.summary["requests"] for cell in result.cells if cell.summary is not None])
     ctx.exit(EXIT_FAILED_CELLS if result.failed else EXIT_OK)
 
 

@@ -173,7 +173,7 @@ def _read_document(path: Path, material: Material) -> None:
     material.manifests[path.name] = {
         key: value
         for key, value in document.items()
-        if key not in ("cells", "figures", "summaries", "summary", "wall_clock")
+        if key not in ("requests", "cells", "figures", "summaries", "summary", "wall_clock")
     }
 
 

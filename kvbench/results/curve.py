@@ -18,7 +18,7 @@ from kvbench.results.capacities import chosen_capacities, wanted_capacities
 from kvbench.results.curverates import METHOD, RateTable
 from kvbench.results.curvetable import CURVE_SCHEMA, curve_batches, curve_rows
 from kvbench.results.parquet import write_parquet
-from kvbench.results.result import RESULT_VERSION, plugin_versions, trace_facts, wall_clock_of
+from kvbench.results.result import RESULT_VERSION, plugin_versions, request_counts, trace_facts, wall_clock_of
 from kvbench.results.run import open_configured
 
 if TYPE_CHECKING:
@@ -139,12 +139,7 @@ def _summary(found: CurvePass, table: RateTable, changes: Int64s, trace: Trace) 
     asked = found.asked
     last = int(changes[-1]) if len(changes) else None
     return {
-        "requests": {
-            "arrived": asked.requests + trace.rejected.count,
-            "done": asked.requests,
-            "rejected": trace.rejected.count,
-            "rejected_examples": list(trace.rejected.examples),
-        },
+        "requests": request_counts(asked.requests, trace),
         "tokens": {"input": asked.input_tokens},
         "blocks": {
             "asked": asked.blocks,

@@ -19,7 +19,7 @@ from kvbench.results.columns import RequestColumns
 from kvbench.results.evenness import EVENNESS, evenness
 from kvbench.results.parquet import check_parquet, write_parquet
 from kvbench.results.rates import RATES
-from kvbench.results.result import RESULT_VERSION, plugin_versions, trace_facts, wall_clock_of
+from kvbench.results.result import RESULT_VERSION, plugin_versions, request_counts, trace_facts, wall_clock_of
 from kvbench.results.run import open_configured
 from kvbench.results.totals import Totals
 
@@ -37,10 +37,12 @@ COUNTED = ("hit_blocks", "stored_blocks", "evicted_blocks", "truncated_blocks")
 
 @dataclass(slots=True)
 class MatrixResult:
-    """The outcome of a matrix: ``cells`` has a record for each capacity, policy and router, in the order
-    of the configuration; everything but ``wall_clock`` is equal for equal runs."""
+    """The outcome of a matrix: ``requests`` are those that arrived at each cell, with those rejected for breaking a
+    rule of the schema, and ``cells`` has a record for each capacity, policy and router, in the order of the
+    configuration; everything but ``wall_clock`` is equal for equal runs."""
 
     manifest: dict[str, Any]
+    requests: dict[str, Any]
     cells: list[dict[str, Any]]
     wall_clock: dict[str, float] = field(default_factory=dict)
 
@@ -51,7 +53,7 @@ class MatrixResult:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
-        return {**self.manifest, "cells": self.cells, "wall_clock": self.wall_clock}
+        return {**self.manifest, "requests": self.requests, "cells": self.cells, "wall_clock": self.wall_clock}
 
     def best(self, capacity_blocks: int | None) -> set[tuple[str, str | None]]:
         """The policies and routers with the highest token rate at this capacity."""
@@ -126,7 +128,8 @@ def run_matrix(
         "config": _settings(config, plans),
         "trace": trace_facts(trace),
     }
-    result = MatrixResult(manifest, [_record(cell, has_bound=has_bound) for cell in cells])
+    requests = request_counts(cells[0].totals.requests, trace)
+    result = MatrixResult(manifest, requests, [_record(cell, has_bound=has_bound) for cell in cells])
     if clock is not None:
         asked = sum(cell.totals.counts["blocks"] for cell in cells)
         result.wall_clock = wall_clock_of(done * len(cells), asked, clock() - started)

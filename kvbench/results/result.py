@@ -136,6 +136,17 @@ def trace_facts(trace: Trace) -> dict[str, Any]:
     }
 
 
+def request_counts(done: int, trace: Trace) -> dict[str, Any]:
+    """What became of the requests of a trace that has been read, of which ``done`` broke no rule."""
+    rejected = trace.rejected
+    return {
+        "arrived": done + rejected.count,
+        "done": done,
+        "rejected": rejected.count,
+        "rejected_examples": list(rejected.examples),
+    }
+
+
 def _manifest(plan: Plan, trace: Trace, engine: AnyEngine, registry: Registry) -> dict[str, Any]:
     return {
         "version": RESULT_VERSION,
@@ -191,12 +202,7 @@ def _summary(plan: Plan, trace: Trace, engine: AnyEngine, totals: Totals) -> dic
     has_seen = has_ids and plan.config.seen == "exact"
     counts = totals.counts
     summary: dict[str, Any] = {
-        "requests": {
-            "arrived": totals.requests + trace.rejected.count,
-            "done": totals.requests,
-            "rejected": trace.rejected.count,
-            "rejected_examples": list(trace.rejected.examples),
-        },
+        "requests": request_counts(totals.requests, trace),
         "tokens": {"input": totals.input_tokens, "output": totals.output_tokens},
         "rates": totals.rates(totals.hits, known=has_ids),
         "belady_rates": totals.rates(totals.belady, known=engine.has_bound),

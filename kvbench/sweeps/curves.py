@@ -15,6 +15,7 @@ from kvbench.replays.parts import parse_capacity
 from kvbench.replays.plan import make_plan
 from kvbench.results.curverates import RateTable
 from kvbench.results.rates import RATES
+from kvbench.results.result import request_counts
 from kvbench.results.run import open_configured
 from kvbench.trace.schema import canonical_json
 
@@ -114,12 +115,7 @@ def _summary(
     """``hits`` and ``rates`` are those of the capacity, and of an infinite one."""
     asked, size = found.asked, plan.block_bytes
     summary: dict[str, Any] = {
-        "requests": {
-            "arrived": asked.requests + trace.rejected.count,
-            "done": asked.requests,
-            "rejected": trace.rejected.count,
-            "rejected_examples": list(trace.rejected.examples),
-        },
+        "requests": request_counts(asked.requests, trace),
         "tokens": {"input": asked.input_tokens, "output": None},
         "rates": rates[0],
         "belady_rates": dict.fromkeys(RATES),

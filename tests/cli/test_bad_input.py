@@ -283,3 +283,25 @@ def test_share_of_a_stream_is_refused(cli: Cli, sample: Path) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     refused(cli("replay", "-", "--capacity", "10%", stdin=sink.getvalue().to_pybytes()), "share", "only once")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("replay", "--capacity", "9"),
+        ("replay", "--capacity", "9,10"),
+        ("replay", "--capacity", "9", "--policy", "lru", "--policy", "arc"),
+        ("replay", "--capacity", "9", "--workers", "2", "--router", "random", "--router", "max-prefix"),
+        ("replay", "--capacity", "9", "--workers", "2", "--router", "random", "--seeds", "2", *TIMED),
+        ("curve",),
+        ("sweep", "--capacity", "9,10"),
+        ("sweep", "--capacity", "9,10", "--method", "replay"),
+    ],
+    ids=" ".join,
+)
+def test_a_result_of_nobody_is_told_alike_by_every_command(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    columns = {"arrival_ns": [0, 1], "input_tokens": pa.array([0, 0], pa.uint32()), "block_ids": [[1], [2]]}
+    trace = write_ipc(tmp_path / "trace.arrow", columns, TraceFacts(16))
+    done = cli(command[0], trace, *command[1:], "--on-error", "skip", "--json")
+    refused(done, "no request was served", "all 2 were rejected, for example: ", "trace.arrow, row 1, input_tokens = 0")
+    assert json.loads(done.out)["kvbench"]
