@@ -30,6 +30,12 @@ def _requests() -> Iterator[TraceFormatSpec]:
         source="alibaba-edu/qwen-bailian-usagetraces-anon, ATC'25",
     )
     yield TraceFormatSpec(
+        "dynamo-requests",
+        "kvbench.trace.formats.dynamo_requests:DynamoRequestsFormat",
+        "Dynamo's request trace (DYN_REQUEST_TRACE): JSON lines of schema dynamo.request.trace.v1",
+        source="ai-dynamo/dynamo, request trace reference, 1.3 to 1.7",
+    )
+    yield TraceFormatSpec(
         "weka",
         "kvbench.trace.formats.weka:WekaFormat",
         "agent conversations as JSON, one a file or a line, ids also as runs; kv-cache-tester, AgentX",

@@ -50,6 +50,9 @@ def examples(blocks: int = 5) -> dict[str, bytes]:
     """A small file of each format, by the format's name; ``blocks`` is the length of lists of ids."""
     long = list(range(blocks))
     bailian = {"chat_id": 1, "parent_chat_id": -1, "timestamp": 1.5, "input_length": 16 * blocks, "hash_ids": long}
+    replay = {"trace_block_size": 16, "input_length": 16 * blocks, "input_sequence_hashes": long}
+    dynamo = {"schema": "dynamo.request.trace.v1", "event_type": "request_end", "event_time_unix_ms": 1.7e12}
+    dynamo["request"] = {"request_received_ms": 1_700_000_000_000, "output_tokens": 4, "replay": replay}
     request = {"t": 0.0, "type": "n", "in": 128, "out": 1, "hash_ids": [1, 2], "api_time": 1.0, "think_time": 0.5}
     agent = {"t": 9.0, "type": "subagent", "agent_id": "a", "duration_ms": 4, "requests": [request]}
     weka = {"id": "c", "block_size": 64, "hash_id_scope": "local", "requests": [request, agent, request]}
@@ -60,6 +63,7 @@ def examples(blocks: int = 5) -> dict[str, bytes]:
     disk = [(n, 512, 1, 42, 256, n * 7, n * 1000) for n in range(9)]
     return {
         "bailian": json.dumps(bailian).encode() + b"\n",
+        "dynamo-requests": json.dumps(dynamo).encode() + b"\n",
         "weka": json.dumps(weka).encode(),
         "kvcache-simulator": json.dumps(simulator).encode(),
         "tracelab": b"id,input_len,output_len,arrival_time,round_idx,prefix_len,tool_wait_after_ms\ns,40,3,5,0,0,9\n",

@@ -52,6 +52,8 @@ MESSAGE_FIELDS = ("messages", "input")
 REQUEST_FIELDS = ("request", "request_body", "body")
 FOREIGN_FIELDS = {"output_length", "pre_gap", "input_length", "hash_ids", "conversation_hash"}
 """Rows with these are of other formats: Mooncake's with messages, the agentic set of LMCache, WildChat."""
+DYNAMO_SCHEMA = b'"dynamo.request.trace.'
+"""Dynamo's request trace may have texts among its records, and is of a format of its own."""
 
 
 class OpenAIChatFormat(TextFormat):
@@ -68,7 +70,7 @@ class OpenAIChatFormat(TextFormat):
 
     def sniff(self, head: bytes, name: str) -> bool:
         starts, whole = outline(head)
-        if FOREIGN_FIELDS & set(starts):
+        if FOREIGN_FIELDS & set(starts) or DYNAMO_SCHEMA in head:
             return False
         wrapped = any(starts.get(name) == "{" for name in REQUEST_FIELDS)
         if wrapped:
