@@ -83,7 +83,6 @@ class Answer:
     ``advice``    short sentences with the numbers they rest on, the recommendation first.
     ``tables``    by name; units are in the names of the columns.
     ``manifest``  versions, settings and trace: equal for equal answers.
-    ``sweep``     the replays behind the tables, where there were several.
     ``wall_clock``  what was measured; it differs from time to time and is in no file.
     """
 
@@ -92,7 +91,6 @@ class Answer:
     tables: dict[str, pa.Table]
     manifest: dict[str, Any]
     figures: list[Figure] = field(default_factory=list)
-    sweep: Any = None
     wall_clock: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

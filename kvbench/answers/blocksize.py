@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def answer(
         trace = open_configured(config)
     plan = make_plan(config, asked.registry, trace)
     own = trace.facts.block_tokens or 1
-    token_bytes = None if plan.block_bytes is None else plan.block_bytes // own
+    token_bytes = None if plan.block_bytes is None else Fraction(plan.block_bytes, own)
     tokens = None if capacity is None else _tokens(capacity, token_bytes)
     report = inspect_trace(trace, asked.registry, config, block_sizes=sizes, progress=asked.row_progress)
     base = given_settings(config)
@@ -88,7 +89,7 @@ def _sizes(trace: Trace, wanted: Sequence[int] | None) -> list[int]:
     return [own * each for each in MULTIPLES]
 
 
-def _tokens(capacity: str, token_bytes: int | None) -> int:
+def _tokens(capacity: str, token_bytes: Fraction | None) -> int:
     if split_quantity(capacity)[1] not in BYTE_UNITS:
         return parse_tokens(capacity)
     if token_bytes is None:
@@ -110,7 +111,7 @@ def _variant(base: dict[str, Any], by_tokens: bool, size: int, own: int, tokens:
 
 
 def _row(
-    ran: Ran, bound: dict[str, Any], finest: dict[str, Any], span_ns: int | None, token_bytes: int | None
+    ran: Ran, bound: dict[str, Any], finest: dict[str, Any], span_ns: int | None, token_bytes: Fraction | None
 ) -> dict[str, Any]:
     """One size: hits, what is lost to whole blocks, entries of an index, events, and the bytes of one block."""
     size = ran.label["block_tokens"]
@@ -128,7 +129,7 @@ def _row(
         "index_entries": tier["used_blocks"] // chunk_blocks,
         "events": stored + evicted,
         "events_per_s": None if seconds is None else (stored + evicted) / seconds,
-        "block_bytes": None if token_bytes is None else token_bytes * size,
+        "block_bytes": None if token_bytes is None else int(token_bytes * size),
     }
 
 

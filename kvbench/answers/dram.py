@@ -163,10 +163,10 @@ def answer(
     shown = curve.rows(sizes if capacity is not None else readable(sizes, chosen))
     for row, found_there in zip(shown, _replayed(asked, shown, curve.rate), strict=True):
         row |= found_there
-    options = {"workers": workers, "workers_per_host": on_host, "worth": worth}
+    options = {"capacity": capacity, "workers": workers, "workers_per_host": on_host, "worth": worth}
     return Answer(
         question="dram",
-        advice=_advice(curve, chosen, next(row for row in shown if _size(row, machines) == chosen)),
+        advice=_advice(curve, chosen, next(row for row in shown if _size(row, machines) == chosen), share),
         tables={"capacities": pa.Table.from_pylist(shown, _schema(shown[0]))},
         manifest=manifest_of(plan, trace, asked.registry, **options),
         figures=_figures(curve, curve.rows(sizes), shown, chosen),
@@ -182,9 +182,9 @@ def _given(text: str, machines: Machines) -> list[int]:
     """The sizes of a host in ``text``, rising."""
     sizes = set()
     for each in text.split(","):
-        blocks, share = parse_capacity(each.strip(), machines.block_bytes)
+        blocks, share = parse_capacity(each.strip(), machines.block_bytes, block_tokens=machines.block_tokens)
         if share is not None or blocks is None:
-            raise ConfigError(f"--capacity = {each.strip()}: give sizes to buy, as in 64GiB,128GiB, or blocks")
+            raise ConfigError(f"--capacity = {each.strip()}: give sizes to buy, as in 64GiB,128GiB, blocks or tokens")
         in_bytes = split_quantity(each)[1] in BYTE_UNITS
         sizes.add(parse_bytes(each) if in_bytes else blocks * (machines.block_bytes or 1))
     return sorted(sizes)
@@ -218,7 +218,7 @@ def _schema(row: dict[str, Any]) -> pa.Schema:
     return pa.schema([(name, pa.float64() if "rate" in name or "share" in name else pa.int64()) for name in row])
 
 
-def _advice(curve: Curve, chosen: int, row: dict[str, Any]) -> list[str]:
+def _advice(curve: Curve, chosen: int, row: dict[str, Any], worth: float) -> list[str]:
     machines, rate = curve.machines, row[f"{curve.rate}_rate"]
     of = "input tokens" if curve.rate == "token" else "blocks"
     if not curve.bound:
@@ -234,6 +234,8 @@ def _advice(curve: Curve, chosen: int, row: dict[str, Any]) -> list[str]:
         f"{percent(rate / curve.bound)} of the {percent(curve.bound)} that any cache could; doubling adds "
         f"{points(row['doubling_gain_rate'])}."
     ]
+    if row["doubling_gain_rate"] >= worth:
+        advice.append("That is the largest size given, and doubling it is worth it: try larger ones.")
     if machines.block_bytes is None:
         advice.append("In GiB: say how large KV is with --model MODEL (and --tp), or with --block-bytes.")
     advice += [_gap(curve, row), _stay(row)]

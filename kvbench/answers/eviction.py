@@ -6,9 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from kvbench.answers.answer import Answer, manifest_of
+from kvbench.answers.columnrates import column_rates
 from kvbench.answers.stress import KINDS, Stress
 from kvbench.answers.stress import check as check_stress
 from kvbench.answers.variants import Ran, Variant, given_settings, part_name, read_trace, run_variants, table_of
@@ -37,6 +36,7 @@ SHARE = 0.2
 """Of the requests of a mix that are stress."""
 
 CACHE = "cache"
+TENANT = "tenant"
 GIB = 2**30
 NEAR = 0.01
 """A token rate that is higher by less is no reason to change the policy."""
@@ -143,14 +143,17 @@ def _stressed(
     asked: Asked, trace: Trace, cells: Cells, policies: Sequence[Any], summary: dict[str, Any], share: float
 ) -> list[dict[str, Any]]:
     """A row for each policy and mix. Prompts of the stress are as long as those of the trace are on average, and the
-    capacity is that of ``summary``, in blocks, for a share would be one of the mix."""
-    blocks = summary["tiers"][-1]["capacity_blocks"] if "tiers" in summary else summary["capacity_blocks"]
+    capacity is that of ``summary``, in blocks, for a share would be one of the mix. A loop is larger than the caches of
+    all workers together, for each prompt may have one to itself."""
+    blocks, in_all = summary["capacity_blocks"], summary["capacity_blocks"] * summary["workers"]["count"]
+    if "tiers" in summary:
+        blocks, in_all = (summary["tiers"][-1][name] for name in ("capacity_blocks", "all_stores_blocks"))
     prompt = max(round(summary["blocks"]["full"] / summary["requests"]["done"]), 1)
     rows = []
     for kind in KINDS:
         with TemporaryDirectory() as folder:
             path = Path(folder) / f"{kind}.arrow"
-            Stress.of(kind, share, prompt, blocks, asked.config.seed).write(trace, path)
+            Stress.of(kind, share, prompt, in_all, asked.config.seed).write(trace, path)
             variants = [cells.of(policy, blocks, mix=kind) for policy in policies]
             variants = [Variant(each.label, each.settings | {"trace": str(path), "belady": "on"}) for each in variants]
             rows += [_row(each) for each in run_variants(asked, variants, name=f"sweep-{kind}")]
@@ -194,35 +197,16 @@ def _replayed(
     """A row for each policy and tenant, where there are tenants, and nanoseconds that each policy takes a block."""
     rows: list[dict[str, Any]] = []
     costs = {}
-    tenants = _column(asked, "tenant") if "tenant" in trace.schema.names else None
-    for policy in policies if tenants is not None or asked.clock is not None else ():
+    has_tenants = TENANT in trace.schema.names
+    for policy in policies if has_tenants or asked.clock is not None else ():
         cell = cells.of(policy, capacity)
         config = load_config(None, cell.settings | {"belady": "off"})
-        result = run_replay(config, asked.registry, keep_requests=tenants is not None, clock=asked.clock)
+        result = run_replay(config, asked.registry, keep_requests=has_tenants, clock=asked.clock)
         if asked.clock is not None:
             costs[part_name(policy)] = NS_PER_S / result.wall_clock["blocks_per_s"]
         if result.requests is not None:
-            table = result.requests.select(["input_tokens", "hit_tokens"]).append_column("tenant", tenants)
-            rows += [cell.label | row for row in _by_tenant(table)]
+            rows += [cell.label | row for row in column_rates(result.requests, open_configured(asked.config), TENANT)]
     return rows, costs
-
-
-def _column(asked: Asked, name: str) -> pa.ChunkedArray:
-    return pa.chunked_array([batch.column(name) for batch in open_configured(asked.config).batches()])
-
-
-def _by_tenant(requests: pa.Table) -> list[dict[str, Any]]:
-    sums = requests.group_by("tenant").aggregate(
-        [("input_tokens", "count"), ("input_tokens", "sum"), ("hit_tokens", "sum")]
-    )
-    return [
-        {
-            "tenant": row["tenant"],
-            "requests": row["input_tokens_count"],
-            "token_rate": row["hit_tokens_sum"] / row["input_tokens_sum"],
-        }
-        for row in sums.sort_by("tenant").to_pylist()
-    ]
 
 
 def _advice(

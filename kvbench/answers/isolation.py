@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from kvbench.answers.answer import Answer, manifest_of
+from kvbench.answers.columnrates import column_rates
 from kvbench.answers.variants import Ran, Variant, given_settings, run_variants, table_of
 from kvbench.answers.words import points
 from kvbench.errors import ConfigError
@@ -16,8 +16,7 @@ from kvbench.pairs import key_values
 from kvbench.replays.plan import make_plan
 from kvbench.report.figure import bars, matrix
 from kvbench.results.headline import percent
-from kvbench.results.neighbours import NAMELESS, NeighbourPass, Neighbours
-from kvbench.results.rates import ratio
+from kvbench.results.neighbours import NeighbourPass, Neighbours
 from kvbench.results.run import open_configured, run_replay
 from kvbench.tierconfig import TierConfig
 
@@ -87,7 +86,7 @@ def answer(asked: Asked, *, capacity: str = "10%", quota: Sequence[str] = ()) ->
         question="isolation",
         advice=_advice(apart, fair, rules, tenants),
         tables=tables,
-        manifest=manifest_of(plan, trace, asked.registry, quota=quotas),
+        manifest=manifest_of(plan, trace, asked.registry, quota=quotas, shared_blocks=list(tried)),
         figures=_figures(rules, apart),
     )
 
@@ -190,23 +189,10 @@ def _most_first(pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _by(asked: Asked, config: RunConfig, trace: Trace, column: str) -> list[dict[str, Any]]:
-    """Hits by the values of a column that keeps blocks apart."""
+    """Hits by the values of a column that keeps blocks apart; those with most input tokens first."""
     found = run_replay(config, asked.registry, keep_requests=True).requests
     assert found is not None
-    names = pa.chunked_array([batch.column(column) for batch in trace.batches()]).fill_null(NAMELESS)
-    table = pa.table({column: names, "input_tokens": found["input_tokens"], "hit_tokens": found["hit_tokens"]})
-    sums = table.group_by(column).aggregate([("input_tokens", "count"), ("input_tokens", "sum"), ("hit_tokens", "sum")])
-    rows = [
-        {
-            column: row[column],
-            "requests": row["input_tokens_count"],
-            "input_tokens": row["input_tokens_sum"],
-            "hit_tokens": row["hit_tokens_sum"],
-            "token_rate": ratio(row["hit_tokens_sum"], row["input_tokens_sum"]),
-        }
-        for row in sums.to_pylist()
-    ]
-    return sorted(rows, key=lambda row: (-row["input_tokens"], row[column]))
+    return sorted(column_rates(found, trace, column), key=lambda row: -row["input_tokens"])
 
 
 def _advice(

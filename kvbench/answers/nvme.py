@@ -7,6 +7,7 @@ without it misses, each prompt alone.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from kvbench.answers.answer import Answer, manifest_of
@@ -147,8 +148,7 @@ def _advice(
 ) -> list[str]:
     advice = []
     for name in names:
-        chosen = _chosen(rows, name)
-        tiers = {tier["tier"]: tier for tier in ran[rows.index(chosen)].summary["tiers"]}
+        chosen, tiers = _chosen(rows, ran, name)
         advice.append(_verdict(name, chosen, rows[0], costs))
         advice += _remarks(tiers, name, reuse, costs)
     if len(names) > 1:
@@ -157,14 +157,22 @@ def _advice(
     return list(dict.fromkeys(advice))
 
 
-def _chosen(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The smallest size of a tier that saves nearly what the best one does; the one that hits most where none pays."""
-    own = [row for row in rows if row["trial"] == name]
-    best = max(own, key=lambda row: row["saved_share"])
+def _chosen(
+    rows: list[dict[str, Any]], ran: Sequence[Ran], name: str
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The smallest size of a tier that saves nearly what the best one does, or where none pays the one that hits most:
+    its row, and the records of its tiers by name."""
+    found = [
+        (row, {tier["tier"]: tier for tier in each.summary["tiers"]})
+        for row, each in zip(rows, ran, strict=True)
+        if row["trial"] == name
+    ]
+    found.sort(key=lambda own: own[1][name]["capacity_blocks"] or math.inf)  # None: no bound
+    best = max((row for row, _ in found), key=lambda row: row["saved_share"])
     if not best["pays"]:
-        return max(own, key=lambda row: row["token_rate"])
-    near = [row for row in own if row["load"] == best["load"] and row["saved_share"] >= NEARLY * best["saved_share"]]
-    return min(near, key=lambda row: row["token_rate"])
+        return max(found, key=lambda own: own[0]["token_rate"])
+    least = NEARLY * best["saved_share"]
+    return next(own for own in found if own[0]["load"] == best["load"] and own[0]["saved_share"] >= least)
 
 
 def _verdict(name: str, row: dict[str, Any], without: dict[str, Any], costs: Costs) -> str:

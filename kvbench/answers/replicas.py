@@ -152,7 +152,7 @@ def _row(ran: Sequence[Ran], wanted: float) -> dict[str, Any]:
         "load": ran[0].label["load"],
         "workers": ran[0].label["workers"],
         "slo_share": met.mean,
-        "slo_share_low": met.low,
+        "slo_share_low": None if met.low is None else max(met.low, 0.0),
         "slo_share_high": None if met.high is None else min(met.high, 1.0),
         "holds": low >= wanted,
         **{f"{name}_share": mean(f"goodput.slo.{name}.share_of_done") for name in timed[0]["goodput"]["slo"]},

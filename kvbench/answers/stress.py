@@ -44,7 +44,7 @@ class Stress:
 
     @classmethod
     def of(cls, kind: str, share: float, prompt_blocks: int, capacity_blocks: int, seed: int) -> Stress:
-        """A stress for a cache of ``capacity_blocks``."""
+        """A stress for caches of ``capacity_blocks`` in all."""
         ring = max(int(RING * capacity_blocks) // prompt_blocks, 2) if kind == "loop" else None
         return cls(kind, share, prompt_blocks, ring, seed)
 

@@ -37,7 +37,8 @@ Examples:
 @click.option(
     "--capacity",
     metavar="SIZE,…",
-    help="Sizes of a host to choose from (256GiB), or blocks.  [default: powers of two, and half as much again]",
+    help="Sizes of a host to choose from (256GiB), or blocks, or tokens (2Mtok).  [default: powers of two, and half as "
+    "much again]",
 )
 @click.option("--workers", type=int, metavar="N", help="Workers of the cluster.  [default: 1]")
 @click.option("--workers-per-host", type=int, metavar="N", help="Workers of a host.  [default: 1]")

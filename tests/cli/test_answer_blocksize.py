@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.cli.answers import answered, write_trace
+from tests.cli.answers import answered, replayed, write_trace
 from tests.cli.conftest import Cli
 
 
@@ -121,6 +121,13 @@ def test_A03_the_block_size_given_is_in_the_manifest_and_must_fit_the_ids(cli: C
     refused = cli("answer", "block-size", trace, "--block-tokens", "512")
     assert refused.code == 2
     assert "33 input tokens in blocks of 512" in refused.err
+
+
+def test_a_block_has_the_bytes_that_are_given_though_a_token_has_a_fraction_of_one(cli: Cli, sample: Path) -> None:
+    sizes = ("--block-sizes", "64,128", "--block-bytes", "1000010", "--capacity", "100001000B")
+    rows = answered(cli, "block-size", sample, *sizes)["tables"]["sizes"]
+    assert [row["block_bytes"] for row in rows] == [1_000_010, 2_000_020]
+    assert rows[0]["token_rate"] == replayed(cli, sample, "--capacity", "100")["rates"]["token"]
 
 
 @pytest.mark.parametrize(

@@ -132,11 +132,21 @@ def test_J02_a_log_of_lookups_becomes_a_picture_and_a_table_of_hits_over_gigabyt
     assert (tmp_path / "dram" / "hits-by-size.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_sizes_may_be_tokens_and_are_in_the_manifest(cli: Cli, sample: Path) -> None:
+    in_tokens, in_blocks = (
+        answered(cli, "dram", sample, "--capacity", size) for size in ("6400tok,9600tok", "100,150")
+    )
+    assert in_tokens["tables"] == in_blocks["tables"]
+    assert [each["config"]["capacity"] for each in (in_tokens, in_blocks)] == ["6400tok,9600tok", "100,150"]
+    assert in_tokens["advice"][1] == "That is the largest size given, and doubling it is worth it: try larger ones."
+    assert not any("try larger ones" in line for line in answered(cli, "dram", sample)["advice"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--capacity", "64GiB"], "is in bytes; say with --block-bytes or --model how large a block is"),
-        (["--capacity", "10%"], "--capacity = 10%: give sizes to buy, as in 64GiB,128GiB, or blocks"),
+        (["--capacity", "10%"], "--capacity = 10%: give sizes to buy, as in 64GiB,128GiB, blocks or tokens"),
         (["--workers-per-host", "4"], "--workers-per-host has no effect with one worker; give --workers"),
         (["--workers", "0"], "--workers = 0 must be at least 1"),
         (["--worth", "2"], "--worth = 2 is not a share; write for example 1% or 0.01"),

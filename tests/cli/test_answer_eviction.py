@@ -12,7 +12,7 @@ import pytest
 import kvbench
 from kvbench.answers.stress import Stress
 from kvbench.trace.reader import open_trace
-from tests.cli.answers import answered, refused, replayed, write_prompts
+from tests.cli.answers import answered, refused, replayed, write_prompts, write_trace
 from tests.cli.conftest import Cli
 
 POLICIES = ("--policy", "lru", "--policy", "arc", "--policy", "s3-fifo")
@@ -142,6 +142,22 @@ def test_what_an_operation_costs_is_in_no_file(cli: Cli, sample: Path, tmp_path:
     for name in written:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
     assert "wall_clock" not in json.loads((tmp_path / "one" / "answer.json").read_text())
+
+
+def test_a_loop_is_larger_than_the_caches_of_all_workers(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    shape = ("--workers", "4", "--policy", "lru", "--capacity", "200")
+    rows = answered(cli, "eviction", sample, *shape, "--admission", "all")["tables"]["stress"]
+    Stress.of("loop", 0.2, round(74_797 / 1_952), 4 * 200, seed=0).write(open_trace(sample), tmp_path / "loop.arrow")
+    assert rows[1]["token_rate"] == replayed(cli, "loop.arrow", *shape)["rates"]["token"]
+
+
+def test_requests_without_a_tenant_are_told_of_as_such(cli: Cli, tmp_path: Path) -> None:
+    columns = {"tenant": pa.array(["a", None, "a"], pa.string())}
+    trace = write_trace(tmp_path / "t.arrow", [[1], [1], [1]], columns=columns, block_tokens=16)
+    found = answered(cli, "eviction", trace, "--policy", "lru", "--capacity", "2", *PLAIN)
+    rates = [(row["tenant"], row["requests"], row["token_rate"]) for row in found["tables"]["tenants"]]
+    assert rates == [("(none)", 1, 0), ("a", 2, 0.5)]
+    assert found["advice"][-1].startswith("Of 2 tenants (none) hits least with lru, 0.00 %")
 
 
 @pytest.mark.parametrize(

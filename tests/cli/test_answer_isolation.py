@@ -109,6 +109,9 @@ def test_each_rule_is_a_replay(cli: Cli, tmp_path: Path) -> None:
         assert rules[rule]["token_rate"] == pytest.approx(summary["rates"]["token"]), rule
         assert rules[rule]["hit_blocks"] == summary["blocks"]["hit"], rule
         assert rules[rule]["infinite_token_rate"] == summary["infinite_rates"]["token"], rule
+    some = answered(cli, "isolation", trace, "--capacity", "80", "--shared-blocks", "3")
+    assert [row["shared_blocks"] for row in some["tables"]["rules"]] == [0, 0, 3, None]
+    assert some["config"]["shared_blocks"] == [3]
     best = rules["all shared", "lru"]["token_rate"]
     assert all(row["cost_rate"] == pytest.approx(best - row["token_rate"]) for row in rules.values())
 

@@ -172,6 +172,15 @@ def test_two_tiers_on_trial_are_tried_alone_and_together(cli: Cli, sample: Path)
     assert found["advice"][-1].startswith(f"Of all of these {best['trial']} saves most")
 
 
+def test_the_smallest_size_that_saves_as_much_is_the_one_to_buy_in_whatever_order_they_are_given(
+    cli: Cli, sample: Path
+) -> None:
+    arguments = (*MODEL, *GPU, *NVME, "--size", "infinite,60k,30k", "--prefill-tokens-per-s", "20000")
+    found = answered(cli, "nvme", sample, *arguments)
+    assert len({row["token_rate"] for row in found["tables"]["stacks"][1:]}) == 1, "all of them hold everything"
+    assert found["advice"][0].startswith("Yes: nvme pays. With 30k of it ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
