@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,13 +41,10 @@ class Future:
         self._map: mmap.mmap | None = None
         self._entries = 0
         self._taken = 0
-        found = NextUses()
-        numbering = keyed.numbering()
-        for item in keyed.batches():
-            self._fit(found.accesses + len(item.keys.keys))
-            found.note(numbering.ids(item.keys), item.keys.offsets, item.keys.cacheable, self._array())
-            self._give_back()
-        self.requests = found.requests
+        with ExitStack() as until_whole:
+            until_whole.callback(self.close)
+            self.requests = self._pass(keyed)
+            until_whole.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -67,6 +65,16 @@ class Future:
         """Give the file back."""
         self._map = None
         self._file.close()
+
+    def _pass(self, keyed: KeyedTrace) -> int:
+        """Find all next uses; the number of requests."""
+        found = NextUses()
+        numbering = keyed.numbering()
+        for item in keyed.batches():
+            self._fit(found.accesses + len(item.keys.keys))
+            found.note(numbering.ids(item.keys), item.keys.offsets, item.keys.cacheable, self._array())
+            self._give_back()
+        return found.requests
 
     def _array(self) -> Int32s:
         return np.frombuffer(self._map, dtype=np.int32) if self._map is not None else np.zeros(0, np.int32)

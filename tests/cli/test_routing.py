@@ -72,3 +72,22 @@ def test_a_setting_that_means_nothing_for_a_router_is_one_clear_error(
     done = cli("replay", sample, "--workers", "4", "--capacity", "200", *options)
     assert (done.code, done.out) == (2, "")
     assert part in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--block-tokens", "32"], "--block-tokens from 64 to 67 would fit"),
+        (["--router", "max-prefix,block_tokens=32"], "unknown parameter 'block_tokens'"),
+        (["--index", "approximate,block_tokens=32"], "unknown"),
+        (["--config", "run.toml"], "unknown"),
+    ],
+)
+def test_G13_a_router_has_the_blocks_of_the_engines_and_another_size_is_an_error(
+    cli: Cli, sample: Path, tmp_path: Path, options: list[str], part: str
+) -> None:
+    (tmp_path / "run.toml").write_text('index = {mode = "approximate", block_tokens = 32}\n')
+    done = cli("replay", sample, "--workers", "2", "--capacity", "200", *options)
+    assert (done.code, done.out) == (2, "")
+    assert part in done.err
+    assert "block_" in done.err
