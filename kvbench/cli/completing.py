@@ -79,6 +79,19 @@ def _limit(ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
     return _names((f"{name}:" for name in short_names(SHOWN)), incomplete)
 
 
+def _figure(ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+    """Of the files that are typed before it."""
+    from kvbench.errors import KvbenchError
+    from kvbench.report.assemble import assemble
+    from kvbench.report.sources import read_material
+
+    files = [*(ctx.params.get("files") or ()), *ctx.args]
+    try:
+        return _names([figure.name for figure in assemble(read_material(files)).figures], incomplete)
+    except KvbenchError:
+        return []
+
+
 def _table(setting: str) -> Completer:
     """Of a setting that is a table of a run file."""
 
@@ -106,6 +119,7 @@ BY_NAME: Mapping[str, Completer] = {
     "gpu": _gpu,
     "format_": _event_format,
     "fail_if": _limit,
+    "figure": _figure,
     **{
         name: _table(name)
         for name in (

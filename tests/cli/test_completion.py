@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shutil
 import subprocess
@@ -52,7 +53,7 @@ def ask(*words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["rep"], ["plain,replay"]),
+        (["repl"], ["plain,replay"]),
         (["replay", "--pol"], ["plain,--policy"]),
         (["replay", "--policy", "s3"], ["plain,s3-fifo"]),
         (["replay", "--policy", "s3-fifo,th"], ["plain,s3-fifo,threshold="]),
@@ -82,6 +83,16 @@ def ask(*words: str) -> list[str]:
 )
 def test_each_kind_of_word_is_completed(words: list[str], answer: list[str]) -> None:
     assert ask("kvbench", *words) == answer
+
+
+def test_the_figures_of_the_files_before_are_completed(cli: Cli, sample: Path, tmp_path: Path) -> None:
+    run, own = str(tmp_path / "run.parquet"), ["kvbench", "plot"]
+    assert cli("replay", sample, "--capacity", "9", "-o", run).code == 0
+    figures = re.findall(r"^([a-z-]+) +\d+ +\S", cli("plot", run).out, re.MULTILINE)
+    assert ask(*own, run, "--figure", "") == [f"plain,{name}" for name in figures]
+    assert ask(*own, "--data", "a.csv", run, "--figure", "mis") == ["plain,misses"]
+    for files in ([], [str(tmp_path / "none.parquet")], [str(sample)]):
+        assert ask(*own, *files, "--figure", "") == []
 
 
 def test_a_key_is_not_offered_twice() -> None:
