@@ -17,6 +17,8 @@ from kvbench.errors import EXIT_FAILED_CELLS, EXIT_OK
 from kvbench.specs import EvictionPolicySpec, ExecutorSpec, RouterPolicySpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvbench.sweeps.plan import SweepPlan
     from kvbench.sweeps.result import SweepResult
 
@@ -29,7 +31,7 @@ Examples:
   kvbench sweep trace.arrow --stack "gpu,capacity=1k" --stack "gpu,capacity=1k; cpu,capacity=10k"
   kvbench sweep trace.arrow --capacity 10k --vary policy=lru,s3-fifo,small=0.1,arc --executor local,processes=4
   kvbench sweep trace.arrow --compute poly --workers 4 --capacity 10k --vary arrivals.rate=0.5..8:5 --seeds 5 \\
-      --pareto token_rate,ttft_p99
+      --pareto token_rate,ttft_p99 --plot front.html
   kvbench sweep --config sweep.toml -o sweep.parquet
 
 kvbench plugins lists the executors with their parameters."""
@@ -104,16 +106,22 @@ kvbench plugins lists the executors with their parameters."""
     help="Write a row a cell to this .parquet or .csv file. Cells that it has are not run again, nor are those of a "
     "sweep that was cut short.",
 )
-@click.option("--force", is_flag=True, help="Run all cells anew, and replace the file.")
+@click.option("--force", is_flag=True, help="Run all cells anew, and replace files that exist.")
 @click.option(
     "--pareto",
     metavar="FIGURE,FIGURE…",
     help="Mark the cells that no other one beats in all of these figures, by short name (token_rate, ttft_p99) or "
     "path; + before one that is to be high, - before one that is to be low.",
 )
+@click.option(
+    "--plot",
+    metavar="FILE",
+    help="Draw the first figure of --pareto over each of the others, with the front and error bars over the seeds: "
+    ".html, .svg or .png; needs the extra 'report'.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.pass_context
-def sweep(ctx: click.Context, /, as_json: bool, pareto: str | None, **settings: Any) -> None:
+def sweep(ctx: click.Context, /, as_json: bool, pareto: str | None, plot: str | None, **settings: Any) -> None:
     """Replay TRACE under many settings, and say what each gave.
 
     A cell is one replay; all of them have one trace. A cell that fails is a row that says why,
@@ -124,6 +132,7 @@ def sweep(ctx: click.Context, /, as_json: bool, pareto: str | None, **settings: 
         from kvbench.sweeps.groups import objective_names
 
         objective_names(pareto)
+    draw = _plotter(plot, pareto, own) if plot is not None else None
     result, output = _run(ctx, _plan(settings), **own), own["output"]
     if as_json:
         from kvbench.cli.jsonout import print_json
@@ -133,6 +142,9 @@ def sweep(ctx: click.Context, /, as_json: bool, pareto: str | None, **settings: 
         from kvbench.cli.sweeptables import print_sweep
 
         print_sweep(result, output, pareto)
+    if draw is not None:
+        draw(result)
+        click.echo(f"wrote {plot}", err=as_json)
     for cell in result.failed[:SHOWN_FAILURES]:
         click.echo(f"cell {cell.number} failed: {cell.error}", err=True)
     if len(result.failed) > SHOWN_FAILURES:
@@ -142,6 +154,19 @@ def sweep(ctx: click.Context, /, as_json: bool, pareto: str | None, **settings: 
 
 
 SHOWN_FAILURES = 5
+
+
+def _plotter(plot: str, pareto: str | None, own: dict[str, Any]) -> Callable[[SweepResult], None]:
+    """Checks before the run that the plot can be made, and gives a function that makes it; --force is for the table
+    only where there is one."""
+    from kvbench.errors import ConfigError
+    from kvbench.report.pareto import pareto_plotter
+
+    if pareto is None:
+        raise ConfigError("--plot has no effect without --pareto, which says what to draw")
+    draw = pareto_plotter(plot, pareto, force=own["force"])
+    own["force"] = own["force"] and own["output"] is not None
+    return draw
 
 
 def _plan(settings: dict[str, Any]) -> SweepPlan:

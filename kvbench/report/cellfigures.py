@@ -116,7 +116,8 @@ def _fronts(cells: Sequence[Cell], paths: Sequence[str], rate: str, prefix: str)
     ):
         having = [cell for cell in cells if path in cell.figures][:MAX_CELLS]
         if len(having) >= 2 and (path == TTFT_P99 or "router" in paths):
-            rows = _marked([_priced(cell, paths, rate, path, y, scale) for cell in having], y)
+            rows = [_priced(cell, paths, rate, path, y, scale) for cell in having]
+            rows = marked(rows, [(-row["hit_rate"], row[y]) for row in rows])
             found.append(_front(f"{prefix}{name}", title, rows, y, y_title))
     return found
 
@@ -134,9 +135,8 @@ def _priced(cell: Cell, paths: Sequence[str], rate: str, path: str, y: str, scal
     return row
 
 
-def _marked(rows: list[Row], y: str) -> list[Row]:
-    """``rows`` with whether no other one is as good in both and better in one."""
-    prices = [(-row["hit_rate"], row[y]) for row in rows]
+def marked(rows: list[Row], prices: Sequence[tuple[float, float]]) -> list[Row]:
+    """``rows`` with whether no other one is as low in both ``prices`` and lower in one."""
     beaten = [any(a <= c and b <= d and (a, b) != (c, d) for a, b in prices) for c, d in prices]
     return [{**row, "on_front": not each} for row, each in zip(rows, beaten, strict=True)]
 

@@ -1,17 +1,22 @@
 """``kvbench sweep`` at the command line."""
 
+import importlib.util
 import json
 import os
+import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
 
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 
 from kvbench.sweeps.file import read_sweep
 
+HAS_CHARTS = all(importlib.util.find_spec(name) for name in ("altair", "vl_convert"))
 ONE = "--executor=local,processes=1"
 TIMED = ("--compute", "fixed,prefill_ms_per_token=0.05,decode_ms=5", "--workers", 2, "--slo", "ttft=1s")
 
@@ -71,6 +76,59 @@ def test_seeds_are_one_row_with_an_interval_and_the_pareto_front_is_marked(cli, 
     worst = cli("sweep", sample, *options[:-1], "-token_rate,+ttft_p99")
     assert "* front of low token_rate, high ttft_p99" in worst.out
     assert "max-prefix *" not in worst.out
+
+
+@pytest.mark.skipif(not HAS_CHARTS, reason="needs the extra 'report'")
+def test_J03_one_command_gives_a_grid_a_tidy_table_and_its_front_with_error_bars(cli, sample, tmp_path):
+    grid = ("--capacity", "300,1k", "--router", "max-prefix", "--router", "random", "--router", "round-robin")
+    front = ("--pareto", "token_rate,ttft_p99", "--plot", "front.html")
+    done = cli("sweep", sample, *TIMED, *grid, "--seeds", 3, ONE, "-o", "s.parquet", *front)
+    assert (done.code, done.err) == (0, ""), done.err
+    assert done.out.endswith("wrote front.html\n")
+
+    table = pq.read_table(tmp_path / "s.parquet").to_pylist()
+    asked = [
+        (capacity, router, seed)
+        for capacity in (300, 1_000)
+        for router in ("max-prefix", "random", "round-robin")
+        for seed in range(3)
+    ]
+    assert sorted((row["capacity"], row["router"], row["seed"]) for row in table) == asked
+
+    page = (tmp_path / "front.html").read_text()
+    figures = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)[1]
+    chart = json.loads(figures)["rates-token-timed-ttft-ms-p99"]
+    points = [dict(zip(chart["columns"], row, strict=True)) for row in chart["rows"]]
+    means = {}
+    for point in points:
+        router, _, capacity = point["configuration"].partition(", capacity ")
+        seeds = [row for row in table if (row["router"], f"{row['capacity']:,}") == (router, capacity)]
+        for key, column, scale in (("rates_token", "rates_token", 1), ("timed_ttft_ms_p99", "timed_ttft_ns_p99", 1e6)):
+            values = [row[column] / scale for row in seeds]
+            # Student's t of two degrees of freedom at 97.5 %.
+            half = 4.302652729911275 * statistics.stdev(values) / 3**0.5
+            assert point[key] == pytest.approx(statistics.mean(values))
+            assert point[f"{key}_high"] - point[key] == pytest.approx(half, rel=1e-6, abs=1e-12)
+            assert point[key] - point[f"{key}_low"] == pytest.approx(half, rel=1e-6, abs=1e-12)
+        means[point["configuration"]] = (-point["rates_token"], point["timed_ttft_ms_p99"])
+    assert len(means) == 6
+    for point in points:
+        rate, tail = means[point["configuration"]]
+        beaten = any(a <= rate and b <= tail and (a, b) != (rate, tail) for a, b in means.values())
+        assert point["on_front"] != beaten
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--plot", "front.html"], "--plot has no effect without --pareto"),
+        (["--pareto", "token_rate,block_rate", "--plot", "front.gif"], "must end in .html, .svg, .png"),
+    ],
+)
+def test_a_front_that_cannot_be_drawn_is_told_before_anything_runs(cli, sample, options, message):
+    done = cli("sweep", sample, "--capacity", "9,10", ONE, *options)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
 
 
 def test_cells_that_fail_are_named_and_the_exit_code_says_so(cli, sample, tmp_path):
