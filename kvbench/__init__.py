@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvbench.answers.answer import Answer
+    from kvbench.answers.ask import answer
     from kvbench.api import compare, compare_measured, compare_sweeps, curve, replay, replay_matrix, replay_seeds, sweep
     from kvbench.config import RunConfig
     from kvbench.engine import CacheEngine, EngineCosts, EngineMetadata, EngineStats
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AdmissionSpec": "kvbench.specs",
+    "Answer": "kvbench.answers.answer",
     "ArgumentError": "kvbench.errors",
     "CacheEngine": "kvbench.engine",
     "CommandSpec": "kvbench.specs",
@@ -95,6 +98,7 @@ _HOME = {
     "TraceError": "kvbench.errors",
     "TraceFormatSpec": "kvbench.specs",
     "WorkloadSpec": "kvbench.specs",
+    "answer": "kvbench.answers.ask",
     "compare": "kvbench.api",
     "compare_measured": "kvbench.api",
     "compare_sweeps": "kvbench.api",
@@ -111,6 +115,7 @@ _HOME = {
 
 __all__ = [
     "AdmissionSpec",
+    "Answer",
     "ArgumentError",
     "CacheEngine",
     "CommandSpec",
@@ -148,6 +153,7 @@ __all__ = [
     "TraceError",
     "TraceFormatSpec",
     "WorkloadSpec",
+    "answer",
     "compare",
     "compare_measured",
     "compare_sweeps",

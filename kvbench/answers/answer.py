@@ -93,6 +93,11 @@ class Answer:
     figures: list[Figure] = field(default_factory=list)
     wall_clock: dict[str, Any] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        from kvbench.answers.cells import answer_html
+
+        return answer_html(self)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it but the charts as plain values."""
         return {

@@ -44,14 +44,14 @@ PARTS = ("queue", "fetch", "prefill")
 def answer(
     asked: Asked,
     *,
-    counts: Sequence[int] | None = None,
+    counts: Sequence[int] | str | None = None,
     scales: Sequence[float | str] = (1,),
     share: str = "99%",
     seeds: int = 1,
 ) -> Answer:
     """Replay the trace on each number of workers, and find the smallest that holds the limits.
 
-    ``counts``  numbers of workers to try, rising.
+    ``counts``  numbers of workers to try.
     ``scales``  loads to try: how many times as fast as the run says requests arrive.
     ``share``   of the requests that must meet all limits.
     ``seeds``   replays of each, from the seed of the run on; the low end of the interval must reach ``share``.
@@ -61,7 +61,7 @@ def answer(
         raise ConfigError("how long requests take has to be known, and how long they may: give --compute and --slo")
     if seeds < 1:
         raise ConfigError(f"--seeds = {seeds} must be at least 1")
-    counts = numbers_of(WORKERS) if counts is None else counts
+    counts = numbers_of(counts)
     wanted, loads = parse_share(share, "--share"), [_scale(each) for each in scales]
     trace = read_trace(config, needs_ids=False)
     plan = make_plan(config, asked.registry, trace)
@@ -80,8 +80,10 @@ def answer(
     )
 
 
-def numbers_of(text: str) -> list[int]:
-    """Rising numbers of workers from ``1..8`` or ``2,4,8``. Raises ConfigError for what is no such list."""
+def numbers_of(counts: Sequence[int] | str | None) -> list[int]:
+    """Rising numbers of workers, from ``1..8`` or ``2,4,8`` too; None: :data:`WORKERS`. Raises ConfigError for what is
+    no such list."""
+    text = WORKERS if counts is None else counts if isinstance(counts, str) else ",".join(map(str, counts))
     found: set[int] = set()
     for part in text.split(","):
         first, dots, last = part.partition("..")

@@ -102,17 +102,16 @@ def model_options() -> Callable[[F], F]:
     )
 
 
-def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own: tuple[str, ...] = ()) -> None:
+def give_answer(ctx: click.Context, question: str, settings: dict[str, Any]) -> None:
     """Answer ``question``, and print and write the answer.
 
     ``settings``  all options; those that were not given are None.
-    ``own``       which of them are the question's own; the others are keys of a run file.
     """
     from kvbench.answers.answer import Asked, check_folder, write_answer
+    from kvbench.answers.ask import configured
     from kvbench.cli.answertables import print_answer
     from kvbench.cli.jsonout import print_json
     from kvbench.cli.progress import CELLS, ROWS, row_progress
-    from kvbench.config import load_config
 
     folder, force, as_json = (settings.pop(name) for name in ("output", "force", "as_json"))
     shown = CELLS if "executor" in settings else ROWS
@@ -123,8 +122,7 @@ def give_answer(ctx: click.Context, question: str, settings: dict[str, Any], own
     elif force:
         raise _no_effect("--force")
     given = {name: value for name, value in settings.items() if value not in (None, ())}
-    options = {name: given.pop(name) for name in own if name in given}
-    config = load_config(None, given)
+    config, options = configured(question, given)
     recipe = RECIPES[question].load()
     registry = registry_of(ctx)
     place = None if executor is None else make_part(registry, ExecutorSpec, executor, "--executor")[1]

@@ -54,7 +54,7 @@ def dram(ctx: click.Context, /, **settings: Any) -> None:
     The exact LRU hit rate at every size in one pass, between what knowing the future and an infinite cache would give;
     what each GiB adds; how old blocks get; and the smallest size from which on doubling is not worth it.
     """
-    give_answer(ctx, "dram", settings, own=("capacity", "workers", "workers_per_host", "worth"))
+    give_answer(ctx, "dram", settings)
 
 
 @click.command(
@@ -89,7 +89,7 @@ def block_size(ctx: click.Context, /, **settings: Any) -> None:
         from kvbench.units import parse_counts
 
         settings["block_sizes"] = parse_counts(settings["block_sizes"])
-    give_answer(ctx, "block-size", settings, own=("block_sizes", "capacity", "worth"))
+    give_answer(ctx, "block-size", settings)
 
 
 @click.command(
@@ -131,7 +131,7 @@ def layout(ctx: click.Context, /, **settings: Any) -> None:
     on a rank and in all, fixed bytes of a request, tokens and full contexts that a capacity holds, and what of the
     trace that then hits.
     """
-    give_answer(ctx, "layout", settings, own=("model", "kv_dtype", "tp", "capacity", "context_tokens"))
+    give_answer(ctx, "layout", settings)
 
 
 @click.command(
@@ -163,4 +163,4 @@ def isolation(ctx: click.Context, /, **settings: Any) -> None:
     (--shared-blocks, or several numbers), with all shared, and with quotas; whose blocks are evicted for whom; and how
     much room each holds.
     """
-    give_answer(ctx, "isolation", settings, own=("capacity", "quota"))
+    give_answer(ctx, "isolation", settings)

@@ -33,10 +33,10 @@ cache_options = all_of(
 )
 
 
-def _answer(ctx: click.Context, question: str, settings: dict[str, Any], own: tuple[str, ...]) -> None:
+def _answer(ctx: click.Context, question: str, settings: dict[str, Any]) -> None:
     """Options that can be repeated and were not given are None, as the others are."""
     given = {name: list(value) or None if isinstance(value, tuple) else value for name, value in settings.items()}
-    give_answer(ctx, question, given, own)
+    give_answer(ctx, question, given)
 
 
 @click.command(
@@ -71,7 +71,7 @@ def nvme(ctx: click.Context, /, sizes: str | None, **settings: Any) -> None:
     tokens on reading beats computing, how old blocks get and how soon they are used again, wear, and tiers that do
     nothing. With --compute the replays are timed, and fetching by both rules (load=always, cheaper) is tried.
     """
-    _answer(ctx, "nvme", settings | {"sizes": _listed(sizes)}, ("trial", "sizes"))
+    _answer(ctx, "nvme", settings | {"sizes": _listed(sizes)})
 
 
 @click.command(
@@ -102,7 +102,7 @@ def sharing(ctx: click.Context, /, **settings: Any) -> None:
     block, bytes between hosts and, with --compute, TTFT and how busy the links are. --workers-per-host tries one a
     host, too.
     """
-    _answer(ctx, "sharing", settings, ("candidates", "workers_per_host", "pool_device"))
+    _answer(ctx, "sharing", settings)
 
 
 @click.command(
@@ -141,8 +141,7 @@ def eviction(ctx: click.Context, /, capacities: str | None, **settings: Any) -> 
     Policies by capacities with the gap to the Belady bound. At the middle capacity also what a scan and a loop do to
     them, what admission filters keep out and what that costs, what each tenant hits, and what an operation costs.
     """
-    own = ("policies", "capacities", "admissions", "stress")
-    _answer(ctx, "eviction", settings | {"capacities": _listed(capacities)}, own)
+    _answer(ctx, "eviction", settings | {"capacities": _listed(capacities)})
 
 
 @click.command(
@@ -175,7 +174,7 @@ def router(ctx: click.Context, /, delays: str | None, losses: str | None, views:
     restarts.
     """
     lists = {"delays": _listed(delays), "losses": _listed(losses), "views": _listed(views)}
-    _answer(ctx, "router", settings | lists, ("candidates", *lists))
+    _answer(ctx, "router", settings | lists)
 
 
 @click.command(
@@ -201,17 +200,13 @@ Examples:
 @seed_option
 @executor_option
 @answer_options("sizes in bytes")
-def replicas(ctx: click.Context, /, counts: str | None, scales: str | None, **settings: Any) -> None:
+def replicas(ctx: click.Context, /, scales: str | None, **settings: Any) -> None:
     """How many replicas for my SLO?
 
     The load on more and more workers: the share of requests within --slo, goodput, TTFT by queue, fetch and prefill,
     how busy workers are and which keep up; and the fewest that hold the SLO.
     """
-    from kvbench.answers.replicas import WORKERS, numbers_of
-
-    numbers = numbers_of(counts or WORKERS)
-    own = {"counts": numbers, "scales": _listed(scales)}
-    _answer(ctx, "replicas", settings | own | {"workers": numbers[-1]}, (*own, "share", "seeds"))
+    _answer(ctx, "replicas", settings | {"scales": _listed(scales)})
 
 
 def _listed(text: str | None) -> list[str] | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+import kvbench
 from kvbench.answers.recipes import RECIPES
 from kvbench.cli.answer import COMMANDS
 from kvbench.results.parquet import read_manifest
@@ -101,6 +104,41 @@ def test_an_answer_is_the_same_in_other_processes_and_goes_on_from_replays_that_
 def test_what_has_no_effect_is_refused(cli: Cli, sample: Path, arguments: list[str], message: str) -> None:
     run = cli("answer", "reuse", sample, *arguments)
     assert (run.code, run.out, run.err) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("question", "settings", "arguments"),
+    [
+        ("reuse", {"tails": "keep"}, ["--tails", "keep"]),
+        (
+            "dram",
+            {"capacity": "100,200", "worth": "2%", "workers": 2},
+            ["--capacity", "100,200", "--worth", "2%", "--workers", "2"],
+        ),
+        (
+            "replicas",
+            {"counts": [2, 1], "capacity": "1k", "compute": "poly", "slo": "ttft=1s", "executor": "local,processes=1"},
+            ["--workers", "1,2", "--capacity", "1k", "--compute", "poly", "--slo", "ttft=1s"],
+        ),
+    ],
+)
+def test_the_library_gives_the_same_answer(
+    cli: Cli, sample: Path, question: str, settings: dict[str, Any], arguments: list[str]
+) -> None:
+    found = kvbench.answer(question, sample, **settings)
+    assert json.loads(json.dumps(found.to_dict())) == json.loads(
+        cli("answer", question, sample, *arguments, "--json").out
+    )
+    shown = found._repr_html_()
+    assert escape(found.advice[0]) in shown
+    assert shown.count("<table>") == sum(table.num_rows > 0 for table in found.tables.values())
+
+
+def test_an_unknown_question_and_an_unknown_setting_are_refused(sample: Path) -> None:
+    with pytest.raises(kvbench.ConfigError, match=r"unknown question 'dramm'; did you mean 'dram'\?"):
+        kvbench.answer("dramm", sample)
+    with pytest.raises(kvbench.ConfigError, match="unknown key 'worht'"):
+        kvbench.answer("dram", sample, worht="1%")
 
 
 def test_a_trace_without_ids_is_refused_and_told_what_to_import(cli: Cli, tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("<b>runs")
     facts = TraceFacts(block_tokens=64, source_name="<script>alert(1)").to_metadata()
     trace = pa.ipc.open_file(CHAT).read_all().replace_schema_metadata(facts)
+    with pa.OSFile(str(folder / "named.arrow"), "wb") as file, pa.ipc.new_file(file, trace.schema) as writer:
+        writer.write_table(trace)
     runs = [str(folder / f"{name}&.parquet") for name in "ab"]
     timed: dict[str, Any] = {"compute": COMPUTE, "tiers": ["gpu,capacity=500", "cpu,capacity=2k"]}
     for path in runs:
@@ -90,12 +92,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "matrix": kvbench.replay_matrix(trace, policy=["lru", "arc"], capacity=["1k", "10k"], belady="off"),
         "curve": kvbench.curve(trace, capacities="1k,10k"),
         "sweep": kvbench.sweep(CHAT, vary={"capacity": [100, 1000], "policy": ["lru", "arc"]}),
+        "answer": kvbench.answer("reuse", str(folder / "named.arrow")),
         "comparison": kvbench.compare(*runs),
         "measured": kvbench.compare_measured(runs[0], runs[1]),
     }
 
 
-KINDS = ("replay", "order", "no ids", "seeds", "matrix", "curve", "sweep", "comparison", "measured")
+KINDS = ("replay", "order", "no ids", "seeds", "matrix", "curve", "sweep", "answer", "comparison", "measured")
 
 
 @pytest.mark.parametrize("kind", KINDS)
