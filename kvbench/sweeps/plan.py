@@ -124,8 +124,9 @@ def make_plan(
         axes = _take_lists(base, where) | axes
     given = dict(settings or {})
     axes |= _take_lists(given, "")
-    axes |= {path: values_of(path, value, f"--vary {path}") for path, value in (vary or {}).items()}
     base |= given
+    axes |= _take_seeds(base)
+    axes |= {path: values_of(path, value, f"--vary {path}") for path, value in (vary or {}).items()}
     trace = base.pop("trace", None) if trace is None else trace
     base.pop("trace", None)
     if trace is None:
@@ -189,14 +190,21 @@ def _take_lists(settings: dict[str, Any], where: str) -> dict[str, list[Any]]:
                 raise ConfigError(f"{where}{name} is an empty list")
             axes[name] = [value_of(name, each, name) for each in values]
             del settings[name]
-    if "seeds" in settings:
-        count, first = (value_of(SEED, value, "--seeds") for value in (settings.pop("seeds"), settings.get(SEED, 0)))
-        if count < 1:
-            raise ConfigError(f"--seeds = {count} must be at least 1")
-        if count > 1:
-            settings.pop(SEED, None)
-            axes[SEED] = list(range(first, first + count))
     return axes
+
+
+def _take_seeds(settings: dict[str, Any]) -> dict[str, list[Any]]:
+    """The axis that several ``seeds`` are, from ``seed`` on, wherever either is given; takes them out of
+    ``settings``."""
+    if "seeds" not in settings:
+        return {}
+    count, first = (value_of(SEED, value, "--seeds") for value in (settings.pop("seeds"), settings.get(SEED, 0)))
+    if count < 1:
+        raise ConfigError(f"--seeds = {count} must be at least 1")
+    if count == 1:
+        return {}
+    settings.pop(SEED, None)
+    return {SEED: list(range(first, first + count))}
 
 
 def _check_shared(base: Mapping[str, Any]) -> None:

@@ -64,6 +64,14 @@ def test_whole_numbers_are_counted_and_values_have_the_type_of_their_setting():
     }
 
 
+def test_seeds_go_on_from_the_seed_whichever_of_the_two_stands_in_the_file(tmp_path):
+    file = tmp_path / "sweep.toml"
+    for text, given in (("seed = 5", {"seeds": 3}), ("seeds = 3", {"seed": 5}), ("seed = 1\nseeds = 3", {"seed": 5})):
+        file.write_text(f'trace = "t"\npolicy = "random"\n{text}\n')
+        plan = make_plan(None, file=file, settings=given)
+        assert (plan.axes, plan.base) == ({"seed": [5, 6, 7]}, {"policy": "random"})
+
+
 def test_several_capacities_policies_and_routers_and_seeds_of_a_replay_are_axes():
     settings = {"capacity": "1k,10%", "policy": ["lru", "arc"], "router": ["random"], "seeds": 2, "seed": 5}
     plan = make_plan("trace", settings=settings | {"workers": 2})
