@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from kvbench.results.columns import RequestColumns
 
-CARRIED = ("request_id", "session_id", "turn", "arrival_ns", "input_tokens", "output_tokens")
+CARRIED = (
+    *("request_id", "session_id", "turn", "model", "adapter", "tenant"),
+    *("arrival_ns", "input_tokens", "output_tokens"),
+)
 """Columns that are carried over from the trace, where it has them."""
 
 MISS_REASONS = {

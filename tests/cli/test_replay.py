@@ -61,6 +61,19 @@ def test_requests_file_has_a_row_a_request_and_the_manifest(cli: Cli, tmp_path: 
     assert manifest["trace"]["digest"].startswith("blake3:")
 
 
+@pytest.mark.parametrize("timed", [[], ["--compute", "fixed,prefill_ms_per_token=0.1,decode_ms=2"]])
+def test_the_requests_file_says_whose_a_request_is_where_the_trace_does(
+    cli: Cli, tmp_path: Path, timed: list[str]
+) -> None:
+    whose = {"session_id": ["s", None], "model": ["m", "n"], "adapter": [None, "a"], "tenant": ["t", "u"]}
+    columns = {"arrival_ns": [0, 1], "input_tokens": pa.array([16, 16], pa.uint32()), "block_ids": [[1], [1]]}
+    pq.write_table(pa.table(columns | whose), tmp_path / "trace.parquet")
+    assert cli("replay", "trace.parquet", "--block-tokens", "16", *timed, "-o", "requests.parquet").code == 0
+    table = pq.read_table(tmp_path / "requests.parquet")
+    assert {name: table[name].to_pylist() for name in whose} == whose
+    assert table["hit_blocks"].to_pylist() == [0, 0]
+
+
 def test_events_fold_into_what_is_resident_at_the_end(cli: Cli, tmp_path: Path, sample: Path) -> None:
     settings = ["--capacity", "300", "--workers", "2", "--router", "random"]
     document = json.loads(cli("replay", sample, *settings, "--events", "events.parquet", "--json").out)
