@@ -76,10 +76,12 @@ def _ends(x: str, y: str) -> dict[str, str]:
 
 
 def _values(cell: Cell, objective: Objective, key: str) -> dict[str, float]:
-    """A figure and the ends of its interval, times in milliseconds."""
-    scale = NS_PER_MS if unit_of(objective.figure) == "ns" else 1
+    """A figure and the ends of its interval; times in milliseconds, of which none is below 0."""
     found = {key: cell.figures, f"{key}_low": cell.low, f"{key}_high": cell.high}
-    return {name: of[objective.figure] / scale for name, of in found.items() if objective.figure in of}
+    values = {name: of[objective.figure] for name, of in found.items() if objective.figure in of}
+    if unit_of(objective.figure) == "ns":
+        return {name: max(value, 0) / NS_PER_MS for name, value in values.items()}
+    return values
 
 
 def _key(objective: Objective) -> str:
