@@ -72,7 +72,8 @@ def answer(
     cells = Cells(config)
     ran = run_variants(asked, [cells.of(policy, capacity) for capacity in capacities for policy in policies])
     rows = [_row(each) for each in ran]
-    middle = capacities[len(capacities) // 2]
+    blocks = {row["capacity"]: row["capacity_blocks"] for row in rows}
+    middle = sorted(capacities, key=lambda each: blocks[str(each)])[len(capacities) // 2]
     at_middle = [row for row in rows if row["capacity"] == str(middle)]
     best = max(at_middle, key=lambda row: row["token_rate"])
     choice = next(policy for policy in policies if part_name(policy) == best["policy"])

@@ -151,6 +151,14 @@ def test_a_loop_is_larger_than_the_caches_of_all_workers(cli: Cli, sample: Path,
     assert rows[1]["token_rate"] == replayed(cli, "loop.arrow", *shape)["rates"]["token"]
 
 
+def test_the_middle_capacity_is_so_by_size_and_not_by_place(cli: Cli, sample: Path) -> None:
+    rising, falling = (
+        answered(cli, "eviction", sample, *POLICIES, *PLAIN, "--capacity", each) for each in ("1%,1k,20%", "1%,20%,1k")
+    )
+    assert rising["advice"][0] == falling["advice"][0]
+    assert " at 1,000 blocks" in rising["advice"][0]
+
+
 def test_requests_without_a_tenant_are_told_of_as_such(cli: Cli, tmp_path: Path) -> None:
     columns = {"tenant": pa.array(["a", None, "a"], pa.string())}
     trace = write_trace(tmp_path / "t.arrow", [[1], [1], [1]], columns=columns, block_tokens=16)
