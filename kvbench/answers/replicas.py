@@ -189,14 +189,14 @@ def _shown(
 
 
 def _worker_rows(ran: Sequence[Ran]) -> list[dict[str, Any]]:
+    """A row a worker: requests and tokens are those that count, ``busy_share`` and ``preemptions`` of the whole run."""
     return [
         {
             "worker": busy["worker"],
             "requests": served["requests"],
             "input_tokens": served["input_tokens"],
             "hit_tokens": served["hit_tokens"],
-            "computed_tokens": busy["prefill_tokens"],
-            "decode_tokens": busy["decode_tokens"],
+            "computed_tokens": served["input_tokens"] - served["hit_tokens"],
             "busy_share": busy["utilisation"],
             "preemptions": busy["preemptions"],
         }

@@ -46,7 +46,7 @@ class _Bar:
                 return
             self._start(done, total)
         elapsed = max(time.monotonic() - self._started, 1e-9)
-        self._progress.update(self._task, completed=done, rate=done / elapsed)
+        self._progress.update(self._task, completed=done, total=total, rate=done / elapsed)
 
     def close(self) -> None:
         if self._progress is not None:

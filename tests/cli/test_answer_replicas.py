@@ -36,6 +36,8 @@ def test_every_number_is_the_replay_of_it_and_the_fewest_that_hold_the_slo_win(c
             assert told == [
                 (each["requests"], busy[at]["utilisation"]) for at, each in enumerate(summary["workers"]["each"])
             ]
+            computed = summary["tokens"]["input"] - sum(each["hit_tokens"] for each in summary["workers"]["each"])
+            assert sum(each["computed_tokens"] for each in found["tables"]["workers"]) == computed, "warm-up left out"
     assert found["advice"][0].startswith("5 replicas hold TTFT ≤ 500ms, TPOT ≤ 25ms for 100.00 % of the requests; 4 do")
     one = rows[0]["requests_per_s"]
     assert f"1 replica is saturated (OVERLOADED): {one:.3g} requests/s are what one serves." in found["advice"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from kvbench.cli.progress import CELLS, row_progress
 from tests.cli.conftest import BUILT_IN_ONLY
 
 CHAT = Path(__file__).parents[2] / "traces" / "chat.arrow"
@@ -95,3 +97,20 @@ def test_on_a_narrow_terminal_no_name_and_no_number_is_cut(folder: Path) -> None
     for row in rates:
         assert re.search(r"^" + r" +".join(map(re.escape, row)), narrow, re.MULTILINE), row
     assert "…" not in narrow
+
+
+def test_a_bar_of_several_sweeps_has_the_cells_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int | None]] = []
+
+    def update(_: object, task: object, *, completed: int, total: int | None, rate: float) -> None:
+        told.append((completed, total))
+
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("kvbench.cli.progress.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("rich.progress.Progress.update", update)
+    with row_progress("eviction", CELLS) as progress:
+        assert progress is not None
+        progress(24, 24)
+        progress(1, 3)
+    assert told == [(24, 24), (1, 3)]
