@@ -133,13 +133,14 @@ def run_sweep(
         try:
             _run_curves(sweep, groups, registry)
             _run_replays(sweep, executor or InThisProcess(registry), autoload=autoload)
+            result = SweepResult(_manifest(sweep, facts, hasher), _result_cells(sweep), found)
+            if output is not None:
+                write_sweep(result, output)
         except BaseException as error:
             if journal is not None and output is not None and sweep.known:
                 error.add_note(_kept_note(sweep, journal, output, force=force))
             raise
-        result = SweepResult(_manifest(sweep, facts, hasher), _result_cells(sweep), found)
-        if journal is not None and output is not None:
-            write_sweep(result, output)
+        if journal is not None:
             journal.remove()
     if clock is not None:
         result.wall_clock = {"total_s": clock() - started}

@@ -142,6 +142,19 @@ def test_the_order_in_which_cells_finish_and_the_number_of_processes_leave_no_ma
     assert len({file.read_bytes() for file in files.values()}) == 1
 
 
+def test_a_sweep_that_is_interrupted_while_it_writes_its_table_says_that_all_cells_are_kept(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    output = tmp_path / "sweep.parquet"
+    monkeypatch.setattr("kvbench.sweeps.run.write_sweep", interrupted)
+    with pytest.raises(KeyboardInterrupt) as ended:
+        run({"capacity": "100,200", "policy": "arc"}, output=str(output))
+    assert "2 cells kept in" in ended.value.__notes__[0]
+    monkeypatch.undo()
+    assert run({"capacity": "100,200", "policy": "arc"}, output=str(output)).found == 2
+
+
 def test_an_interrupted_sweep_goes_on_where_it_was_to_the_same_bytes(tmp_path):
     whole, output = tmp_path / "whole.parquet", tmp_path / "sweep.parquet"
     run(MIXED, output=str(whole))
