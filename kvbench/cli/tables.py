@@ -39,20 +39,32 @@ class Printer:
 
     def print(self, what: str | Table = "", style: str | None = None) -> None:
         """Print ``what``; rich's padding at the ends of lines is left out. On a narrow terminal it
-        is the remarks of a table that wrap; names and numbers are never cut."""
+        is the remarks of a table that wrap, and the words of headers; names and numbers are never cut."""
         usual = self._console.width
         if isinstance(what, Table):
-            needed = 0
-            for column in what.columns:
-                if column.style != REMARK_STYLE:
-                    column.min_width = max(len(str(cell)) for cell in [column.header, *column.cells])
-                needed += (column.min_width or REMARK_WIDTH) + PADDING
+            needed = _fit(what)
+            if needed > usual and self._console.is_terminal:
+                for column in what.columns:
+                    column.header = str(column.header).replace(" ", "\n")
+                needed = _fit(what)
             self._console.width = max(usual, needed)  # in less room rich leaves out columns
         with self._console.capture() as captured:
             self._console.print(what, style=style)
         self._console.width = usual
         for line in captured.get().splitlines():
             click.echo(line.rstrip(), color=self._console.is_terminal)
+
+
+def _fit(table: Table) -> int:
+    """Give each column the room that it needs; returns that of all."""
+    needed = 0
+    for column in table.columns:
+        if column.style != REMARK_STYLE:
+            column.min_width = max(
+                len(line) for cell in (column.header, *column.cells) for line in (str(cell).splitlines() or [""])
+            )
+        needed += (column.min_width or REMARK_WIDTH) + PADDING
+    return needed
 
 
 def simple_table(*headers: str, title: str | None = None) -> Table:

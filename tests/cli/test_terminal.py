@@ -114,3 +114,13 @@ def test_a_bar_of_several_sweeps_has_the_cells_of_each(monkeypatch: pytest.Monke
         progress(24, 24)
         progress(1, 3)
     assert told == [(24, 24), (1, 3)]
+
+
+def test_on_a_narrow_terminal_the_words_of_headers_stand_below_each_other(folder: Path) -> None:
+    arguments = ["answer", "dram", str(CHAT), "--block-bytes", "2MiB", "--workers", "2"]
+    narrow, piped = (STYLE.sub("", shown(folder, arguments, columns=columns)) for columns in (140, None))
+    table, told = (text.split("\n\n")[2].splitlines() for text in (narrow, piped))
+    assert max(map(len, table)) <= 140 < max(map(len, told))
+    assert [line.split() for line in table if line[0].isdigit()] == [line.split() for line in told[2:]]
+    headers = [line for line in table[1:] if not line[0].isdigit()]
+    assert sorted(" ".join(headers).split()) == sorted(told[1].split())
