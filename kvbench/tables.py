@@ -37,7 +37,12 @@ def parse_table(text: str, struct: type[msgspec.Struct], option: str, *, first: 
     head, *rest = text.split(",")
     if first is not None and "=" not in head:
         head = f"{first}={head}"
-    return check_table(key_values([head, *rest], f"{option} {text}"), struct, f"{option} {text}", strict=False)
+    return check_table(
+        key_values([head, *rest], f"{option} {text}", struct.__struct_fields__),
+        struct,
+        f"{option} {text}",
+        strict=False,
+    )
 
 
 def check_table(

@@ -19,7 +19,7 @@ from kvbench.results.headline import percent
 from kvbench.results.inspect import inspect_trace
 from kvbench.results.rates import ratio
 from kvbench.results.run import open_configured
-from kvbench.units import BYTE_UNITS, NS_PER_S, format_bytes, parse_bytes, parse_tokens, split_quantity
+from kvbench.units import BYTE_UNITS, NS_PER_S, TOKEN_UNITS, format_bytes, parse_bytes, parse_tokens, split_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +76,7 @@ def answer(
 def _sizes(trace: Trace, wanted: Sequence[int] | None) -> list[int]:
     """The block sizes to try. Raises an error for a trace that cannot tell them."""
     own = trace.facts.block_tokens
-    if trace.ids is None:
-        raise TraceError(f"{trace.name} has neither block_ids nor token_ids, so nothing is known of its blocks")
+    trace.need_ids()
     if wanted is not None and len(set(wanted)) < 2:
         raise ConfigError("--block-sizes: give two sizes at least to choose from")
     if wanted is not None:
@@ -90,7 +89,12 @@ def _sizes(trace: Trace, wanted: Sequence[int] | None) -> list[int]:
 
 
 def _tokens(capacity: str, token_bytes: Fraction | None) -> int:
-    if split_quantity(capacity)[1] not in BYTE_UNITS:
+    unit = split_quantity(capacity)[1]
+    if unit not in BYTE_UNITS | TOKEN_UNITS:
+        raise ConfigError(
+            f"--capacity = {capacity}: blocks differ in size here, so give tokens or bytes, as in 4Mtok or 2TiB"
+        )
+    if unit in TOKEN_UNITS:
         return parse_tokens(capacity)
     if token_bytes is None:
         raise ConfigError(f"--capacity = {capacity} is in bytes; say with --model or --block-bytes how large KV is")

@@ -65,7 +65,10 @@ def answer(asked: Asked, *, trial: Sequence[str] = (), sizes: Sequence[str] = ()
 def _on_trial(plan: Plan, trial: Sequence[str]) -> list[str]:
     tiers = {tier.name: tier for tier in plan.tiers or ()}
     if len(tiers) < 2:
-        raise ConfigError("no tier is on trial: give a stack with --tier, the one that may be added last")
+        raise ConfigError(
+            "no tier is on trial: give a stack, the one that may be added last, as in "
+            "--tier gpu,capacity=200GiB --tier cpu,capacity=1TiB --tier nvme,capacity=4TiB,device=nvme-gen4"
+        )
     names = list(trial) or [list(tiers)[-1]]
     for name in names:
         if name not in list(tiers)[1:]:
@@ -206,7 +209,8 @@ def _remarks(tiers: dict[str, dict[str, Any]], name: str, reuse: list[dict[str, 
     remarks = []
     if tier["break_even_tokens"] is None:
         remarks.append(
-            f"One prompt alone is computed faster than {name} reads it, at {costs.prefill_tokens_per_s:,.0f} tokens/s."
+            f"A prompt that waits for nothing is computed sooner than {name} reads it, at "
+            f"{costs.prefill_tokens_per_s:,.0f} tokens/s: what {name} can save is waiting for the GPU."
         )
     elif tier["read_operations"]:
         remarks.append(

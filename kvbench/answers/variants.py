@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from kvbench.config import RunConfig, load_config
-from kvbench.errors import ConfigError, TraceError
+from kvbench.errors import ConfigError
 from kvbench.results.run import open_configured
 from kvbench.sweeps.plan import SweepPlan
 from kvbench.sweeps.run import run_sweep
@@ -67,8 +67,8 @@ def read_trace(config: RunConfig, *, needs_ids: bool = True) -> Trace:
     if config.trace == "-":
         raise ConfigError("replays read the trace many times, which standard input cannot be; save it to a file")
     trace = open_configured(config)
-    if needs_ids and trace.ids is None:
-        raise TraceError(f"{trace.name} has neither block_ids nor token_ids, so nothing is known of its reuse")
+    if needs_ids:
+        trace.need_ids()
     for _ in trace.batches():
         pass
     return trace

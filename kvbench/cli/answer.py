@@ -13,6 +13,8 @@ from kvbench.answers.recipes import RECIPES
 from kvbench.cli.options import all_of, block_options, on_error_option
 from kvbench.cli.parts import PartType, make_part
 from kvbench.cli.root import has_autoload, registry_of
+from kvbench.errors import ConfigError
+from kvbench.plugins import did_you_mean
 from kvbench.specs import ExecutorSpec
 
 if TYPE_CHECKING:
@@ -41,6 +43,13 @@ class AnswerGroup(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_"))
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise ConfigError(f"unknown question {args[0]!r}; {did_you_mean(args[0], list(RECIPES))}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Questions"):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvbench.errors import TraceError
 from kvbench.replays.distances import FIGURES, ExactSums, GroupSums
 from kvbench.replays.engine import keyed_trace
 from kvbench.replays.onepass import OnePass
@@ -67,8 +66,7 @@ class CurvePass:
     """
 
     def __init__(self, plan: Plan, trace: Trace, sample: SampleChoice | None = None) -> None:
-        if trace.ids is None:
-            raise TraceError(f"{trace.name} has neither block_ids nor token_ids, so nothing is known of its reuse")
+        trace.need_ids()
         self._keyed = keyed_trace(trace, [plan])
         self.block_tokens = trace.facts.block_tokens or 0
         self.asked = self.counted = Asked()

@@ -207,6 +207,8 @@ def _write(
                 writer.write(numbering.renumbered(piece))
     report.distinct_blocks = numbering.distinct
     report.notes = [*clock.notes(), *report.notes]
+    if columns.isdisjoint(("block_ids", "token_ids")):
+        report.notes.append("prompts have lengths alone, no ids or texts, so nothing is known of their reuse")
     return report
 
 

@@ -69,6 +69,14 @@ class Trace:
         """The number of rows in the file, where it is known without reading them."""
         return self._source.rows()
 
+    def need_ids(self) -> None:
+        """Raise TraceError where no column identifies prompts."""
+        if self.ids is None:
+            raise TraceError(
+                f"{self.name} has neither block_ids nor token_ids, so nothing is known of its reuse; import a trace "
+                "with hash ids, token ids or texts"
+            )
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in order, as version 1 batches that are cut by content (see :mod:`kvbench.trace.recut`).
 

@@ -27,6 +27,13 @@ def test_help_lists_every_question_in_words_and_each_has_examples(cli: Cli) -> N
         assert f"kvbench answer {name} " in cli("answer", name, "--help").out
 
 
+def test_an_unknown_question_is_one_line_with_those_that_are_known(cli: Cli) -> None:
+    run = cli("answer", "drum", "chat.arrow")
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith("error: unknown question 'drum'; did you mean 'dram'? (known: reuse, dram, nvme, ")
+    assert run.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("question", ["reuse", "dram"])
 def test_a_folder_gets_each_table_twice_each_chart_and_the_answer(
     cli: Cli, sample: Path, tmp_path: Path, question: str

@@ -137,7 +137,7 @@ def test_a_block_has_the_bytes_that_are_given_though_a_token_has_a_fraction_of_o
         (["--block-sizes", "64,100"], "chat.arrow stand for 64 tokens, and tell of multiples only"),
         (["--capacity", "64GiB"], "--capacity = 64GiB is in bytes; say with --model or --block-bytes how large KV is"),
         (["--capacity", "100tok"], "--capacity = 100 tokens is less than one block of 128"),
-        (["--capacity", "10k"], "'10k' is not a number of tokens"),
+        (["--capacity", "10k"], "--capacity = 10k: blocks differ in size here, so give tokens or bytes"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(cli: Cli, sample: Path, arguments: list[str], message: str) -> None:

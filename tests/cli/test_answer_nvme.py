@@ -184,7 +184,7 @@ def test_the_smallest_size_that_saves_as_much_is_the_one_to_buy_in_whatever_orde
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*GPU,), "no tier is on trial: give a stack with --tier, the one that may be added last"),
+        ((*GPU,), "no tier is on trial: give a stack, the one that may be added last, as in --tier gpu,"),
         ((*GPU, "--tier", "nvme,capacity=2k"), "what it takes to read from tier nvme is not known: give it a device"),
         ((*GPU, *NVME), "whether reading pays depends on how fast prompts are computed: give --prefill-tokens-per-s"),
         ((*GPU, *NVME, "--trial", "gpu"), "--trial gpu: no such tier below the first; they are nvme"),
