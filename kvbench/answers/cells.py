@@ -30,7 +30,7 @@ def told_columns(table: pa.Table) -> list[str]:
 
 def header_of(name: str) -> str:
     """What a column is called."""
-    return name.removesuffix("_ns").replace("_", " ")
+    return name.removesuffix("_ns").replace("_", " ").replace(" gib", " GiB")
 
 
 def is_text(table: pa.Table, name: str) -> bool:

@@ -242,7 +242,7 @@ def _advice(curve: Curve, chosen: int, row: dict[str, Any], worth: float) -> lis
     if curve.knee is not None:
         knee = _in_words(curve.knee["capacity_blocks"], machines)
         advice.append(f"The knee of the curve is at {knee}, with {percent(curve.knee['value'])}.")
-    advice.append(f"All that can hit does from {_in_words(curve.saturation_blocks, machines)} on.")
+    advice.append(f"From {_in_words(curve.saturation_blocks, machines)} on, more room adds nothing.")
     if machines.hosts > 1:
         advice.append(
             "This is one cache over all hosts; where each has its own, blocks are kept several times: kvbench answer "

@@ -159,12 +159,12 @@ def _advice(layouts: list[KvLayout], rows: list[dict[str, Any]], held: list[dict
             f"None is better than another: nothing of this trace hits in {capacity} (kvbench answer reuse says why)."
         ]
     advice = [
-        f"In {capacity} a host {best['layout']} hits most of this trace: {percent(best['token_rate'])} of input "
-        f"tokens, with room for {best['capacity_tokens']:,}."
+        f"In {capacity} a host {_alike(best, there)} hits most: {percent(best['token_rate'])} of the input tokens, "
+        f"with room for {best['capacity_tokens']:,}."
     ]
     if worst["token_rate"] < best["token_rate"]:
         advice[0] += (
-            f" {worst['layout']} hits {percent(worst['token_rate'])}, "
+            f" {_alike(worst, there)} hits {percent(worst['token_rate'])}, "
             f"{points(best['token_rate'] - worst['token_rate'])} less, with room for {worst['capacity_tokens']:,}."
         )
     else:
@@ -177,6 +177,20 @@ def _advice(layouts: list[KvLayout], rows: list[dict[str, Any]], held: list[dict
                 f"{fits['full_context_requests']:,} that share nothing fit into {capacity}."
             )
     return advice
+
+
+def _alike(row: dict[str, Any], there: list[dict[str, Any]]) -> str:
+    """The layout of ``row``, with all widths at which it holds as much and hits as much."""
+    name, _, rest = str(row["layout"]).partition(" TP ")
+    once = rest.partition(" ")[2]
+    ranks = []
+    for each in there:
+        other, _, its = str(each["layout"]).partition(" TP ")
+        width, _, stored = its.partition(" ")
+        same = (other, stored, each["capacity_blocks"], each["token_rate"])
+        if same == (name, once, row["capacity_blocks"], row["token_rate"]):
+            ranks.append(width)
+    return f"{name} TP {' and '.join(ranks)}{f' {once}' if once else ''}"
 
 
 def _gains(layouts: list[KvLayout], rates: dict[str, float]) -> list[str]:

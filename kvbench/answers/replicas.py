@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbench.answers.answer import Answer, manifest_of
-from kvbench.answers.variants import ALONE, Ran, Variant, given_settings, number_of, read_trace, run_variants, table_of
+from kvbench.answers.router import EVEN
+from kvbench.answers.variants import (
+    ALONE,
+    Ran,
+    Variant,
+    given_settings,
+    number_of,
+    part_name,
+    read_trace,
+    run_variants,
+    table_of,
+)
 from kvbench.answers.words import parse_share
 from kvbench.errors import ConfigError
 from kvbench.replays.arrivals import Arrivals
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
     from kvbench.config import RunConfig
     from kvbench.replays.plan import Plan
     from kvbench.report.figure import Figure
+    from kvbench.trace.reader import Trace
 
 WORKERS = "1..8"
 """Numbers that are tried where none are given."""
@@ -73,7 +85,7 @@ def answer(
     shown = [each for each in ran if each.label == _shown(rows, enough, loads[-1], config.seed)]
     return Answer(
         question="replicas",
-        advice=[*_advice(rows, enough, wanted, seeds, config), *cautions],
+        advice=[*_advice(rows, enough, wanted, seeds, config), *_without_ids(trace), *cautions],
         tables={"replicas": table_of(rows), "workers": table_of(_worker_rows(shown))},
         manifest=manifest_of(plan, trace, asked.registry, counts=list(counts), scales=loads, share=share, seeds=seeds),
         figures=_figures(rows, loads),
@@ -220,12 +232,13 @@ def _advice(
         load = "" if len(enough) == 1 else f"At {scale:g} times the load: "
         tried = [each for each in rows if each["load"] == scale]
         advice.append(load + (_holds(row, tried, limits) if row else _too_few(tried, limits, wanted)))
-        advice += _saturation(tried, load)
+        advice += [*_saturation(tried, load), *_idle(tried, load, config)]
     if seeds == 1:
         advice.append("One seed: how much chance there is in these figures is not known; --seeds 5 says.")
     if config.window is None:
         advice.append(
-            f"The first {WARMUP.replace('%', ' %')} of the requests, which meet cold caches, are in no figure."
+            f"The first {WARMUP.replace('%', ' %')} of the requests, which meet cold caches, are in no figure but "
+            "how busy workers are."
         )
     return advice
 
@@ -266,14 +279,41 @@ def _what_helps(row: dict[str, Any]) -> str:
 
 
 def _saturation(tried: list[dict[str, Any]], load: str) -> list[str]:
-    """What a replica serves at most, by those that cannot keep up."""
-    over = [row for row in tried if row["verdict"] == "OVERLOADED"]
+    """What a replica serves at most, by those that cannot keep up though all have work."""
+    over = [row for row in tried if row["verdict"] == "OVERLOADED" and not _uneven(row)]
     if not over:
         return []
     last = over[-1]
     return [
         f"{load}{_replicas(last)} {'are' if last['workers'] > 1 else 'is'} saturated (OVERLOADED): "
         f"{last['requests_per_s'] / last['workers']:.3g} requests/s are what one serves."
+    ]
+
+
+def _uneven(row: dict[str, Any]) -> bool:
+    return (row["max_over_mean_busy"] or 1) > EVEN
+
+
+def _idle(tried: list[dict[str, Any]], load: str, config: RunConfig) -> list[str]:
+    """Whether the router keeps replicas from work, so that it is not for want of replicas that requests wait."""
+    uneven = [row for row in tried if _uneven(row)]
+    if not uneven:
+        return []
+    worst = max(uneven, key=lambda row: row["max_over_mean_busy"])
+    router = "max-prefix" if config.router is None else part_name(config.router)
+    return [
+        f"{load}Caution: {router} loads replicas unevenly: of {worst['workers']:,} the busiest works "
+        f"{worst['max_over_mean_busy']:.2f} times the mean. Another --router may need fewer; kvbench answer router "
+        "compares them."
+    ]
+
+
+def _without_ids(trace: Trace) -> list[str]:
+    if trace.ids is not None:
+        return []
+    return [
+        f"Caution: {Path(trace.name).name} has neither block_ids nor token_ids, so nothing hits in these replays; "
+        "with a cache it may take fewer."
     ]
 
 

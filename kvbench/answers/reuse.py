@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kvbench.answers.answer import Answer, manifest_of
-from kvbench.errors import TraceError
 from kvbench.replays.plan import make_plan
 from kvbench.report.figure import bars, lines
 from kvbench.results.bins import bin_end
@@ -28,15 +27,20 @@ if TYPE_CHECKING:
 
 SHARES = (0.5, 0.9)
 
+IN_WORDS = {
+    "opening": "in an opening that many prompts share",
+    "same_session": "last used by the same session",
+    "other_session": "last used by another session",
+    "other_tenant": "last used by another tenant",
+    "no_session": "used in requests of no known session",
+}
+"""What the sentence on sources calls each."""
+
 
 def answer(asked: Asked) -> Answer:
     """The bound, the sources, the histograms, what is used once, and why the rest misses."""
     trace = open_configured(asked.config)
-    if trace.ids is None:
-        raise TraceError(
-            f"{trace.name} has neither block_ids nor token_ids, so nothing is known of its reuse; import a trace with "
-            "hash ids, token ids or texts"
-        )
+    trace.need_ids()
     report = inspect_trace(
         trace, asked.registry, asked.config, block_sizes=_block_sizes(trace), progress=asked.row_progress
     )
@@ -140,11 +144,12 @@ def _advice(report: dict[str, Any]) -> list[str]:
     advice += _short(report)
     found = [row for row in report["hit_sources"] if row["hit_blocks"]]
     if found:
-        named = ", ".join(
-            f"{percent(row['hit_tokens_share'])} {row['source'].replace('_', ' ')}"
+        shares = [
+            (percent(row["hit_tokens_share"]), IN_WORDS[row["source"]])
             for row in sorted(found, key=lambda row: -row["hit_tokens"])
-        )
-        advice.append(f"Hit tokens by source: {named}.")
+        ]
+        named = ", ".join(f"{share} {'' if at else 'were '}{source}" for at, (share, source) in enumerate(shares))
+        advice.append(f"Of the hit tokens {named}.")
     if report["reuse_distance_blocks"]:
         near, far = (bin_end(report["reuse_distance_blocks"], share) for share in SHARES)
         soon, late = (bin_end(report["reuse_time_ns"], share) for share in SHARES)

@@ -219,18 +219,24 @@ def _advice(
             f"{most['max_over_mean_computed_tokens']:.2f} times the mean{_p99(most)}."
         )
     front = [row["router"] for row in rows if row["front"]]
-    advice.append(f"No router beats {', '.join(front)} in hits and load{' and p99' if 'ttft_p99_ns' in best else ''}.")
+    goals = "hits, load and p99 at once" if "ttft_p99_ns" in best else "hits and load at once"
+    advice.append(f"None of those tried is better in {goals} than {_any_of(front)}.")
     before, others = tried[0], tried[1:]
     if others:
         worst = min(others, key=lambda row: row["token_rate"])
         lost = before["token_rate"] - worst["token_rate"]
         advice.append(
-            f"It is most sensitive to this: {worst['trial']}, {percent(worst['token_rate'])}, "
+            f"Of the trials this costs {best['router']} most: {worst['trial']}, {percent(worst['token_rate'])} hit, "
             f"{points(lost)} less than {before['trial']}."
             if lost >= LEAST
-            else "None of the trials costs it hits."
+            else f"None of the trials costs {best['router']} hits."
         )
     return advice
+
+
+def _any_of(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _p99(row: dict[str, Any]) -> str:

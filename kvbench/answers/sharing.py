@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvbench.answers.answer import Answer, manifest_of
+from kvbench.answers.router import EVEN
 from kvbench.answers.tierrows import link_utilisation, tier_rows
 from kvbench.answers.variants import Ran, Variant, given_settings, part_name, read_trace, run_variants, table_of
 from kvbench.answers.words import points
@@ -33,11 +34,15 @@ if TYPE_CHECKING:
 CACHE = "cache"
 """The tier on trial where no stack is given."""
 
-ROUTERS = ("round-robin", "max-prefix")
-"""Without a choice: one that looks at no cache, and one that looks at nothing else."""
+ROUTERS = ("round-robin", "max-prefix", "pstack-loadaware")
+"""Without a choice: one that looks at no cache, one that looks at nothing else, and one that looks at the load, too,
+and so may do for private caches what a pool would."""
 
 WORTH = 0.01
 """A token rate that is higher by less, or a time that is shorter by less than this share, decides nothing."""
+
+UNEVEN = ": too uneven to measure a pool by"
+"""Said of a router whose busiest worker gets more than :data:`EVEN` times the mean."""
 
 KINDS = {"worker": "private", "host": "one a host", "cluster": "one pool"}
 """What a tier of a scope is called."""
@@ -186,7 +191,8 @@ def _advice(rows: list[dict[str, Any]], ran: Sequence[Ran]) -> list[str]:
     def worth(row: dict[str, Any]) -> float:
         return float(-row["ttft_mean_ns"] if timed else row["token_rate"])
 
-    local, pool = max(private, key=worth), max(shared, key=worth)
+    even = private if timed else [row for row in private if row["max_over_mean_requests"] <= EVEN]
+    local, pool = max(even or private, key=worth), max(shared, key=worth)
     gain = pool["token_rate"] - local["token_rate"]
     better = pool["ttft_mean_ns"] < (1 - WORTH) * local["ttft_mean_ns"] if timed else gain >= WORTH
     rates = f"{percent(pool['token_rate'])} of the input tokens hit, {points(gain)} more than"
@@ -202,7 +208,7 @@ def _advice(rows: list[dict[str, Any]], ran: Sequence[Ran]) -> list[str]:
     copies = [
         f"Private caches under {row['router']} hold each of their blocks {row['duplication']:.2f} times at the end, "
         f"miss {row['other_worker_blocks']:,} that another worker holds, and send the busiest worker "
-        f"{row['max_over_mean_requests']:.2f} times the mean."
+        f"{row['max_over_mean_requests']:.2f} times the mean{'' if timed or row in even or not even else UNEVEN}."
         for row in private
     ]
     one_pool = max((row for row in shared if row["caches"] == KINDS["cluster"]), key=worth)
@@ -214,7 +220,7 @@ def _network(pool: dict[str, Any]) -> list[str]:
         return [f"{pool['across_blocks']:,} blocks cross the network; --model or --block-bytes says how many bytes."]
     text = f"{format_bytes(pool['across_bytes'])} cross the network"
     if "across_bytes_per_s" in pool:
-        text += f", {pool['across_bytes_per_s'] / 1e9:.3g} GB/s on average"
+        text += f", {format_bytes(round(pool['across_bytes_per_s']))} a second on average"
     if pool.get("reading_share") is not None:
         text += f"; the pool's device reads {percent(pool['reading_share'])} of the time"
     return [f"{text}."]

@@ -68,12 +68,19 @@ def test_the_advice_names_the_best_and_the_worst_and_what_they_differ_by(cli: Cl
     each, once = (row["token_rate"] for row in found["tables"]["capacities"])
     assert each < once
     assert found["advice"][0].startswith(
-        f"In 1GiB a host DeepSeek-V3 bf16 TP 8 stored once hits most of this trace: {100 * once:.2f} % of input tokens"
+        f"In 1GiB a host DeepSeek-V3 bf16 TP 8 stored once hits most: {100 * once:.2f} % of the input tokens"
     )
     assert f"DeepSeek-V3 bf16 TP 8 hits {100 * each:.2f} %, {100 * (once - each):.2f} points less" in found["advice"][0]
     assert found["advice"][1] == (
         f"Storing the latent once, not on each rank, adds {100 * (once - each):.2f} points to DeepSeek-V3 bf16 at TP 8."
     )
+
+
+def test_widths_that_hold_as_much_are_named_together(cli: Cli, sample: Path) -> None:
+    widths = ("--tp", "4", "--tp", "8")
+    found = answered(cli, "layout", sample, "--model", "Llama-3.1-70B", *widths, "--capacity", "256MiB")
+    assert found["advice"][0].startswith("In 256MiB a host Llama-3.1-70B fp8 TP 4 and 8 hits most: ")
+    assert " Llama-3.1-70B bf16 TP 4 and 8 hits " in found["advice"][0]
 
 
 def test_a_full_context_is_the_longest_prompt_with_its_answer(cli: Cli, sample: Path) -> None:

@@ -64,6 +64,19 @@ def test_private_caches_stay_where_a_router_keeps_prompts_together(cli: Cli, tmp
     assert found["advice"][0].startswith("Stay private: of 2 blocks in all, one pool (round-robin) lets 90.00 % ")
 
 
+def test_a_router_that_heaps_prompts_on_one_worker_is_nothing_to_measure_a_pool_by(cli: Cli, tmp_path: Path) -> None:
+    """Two families with an opening in common: all that max-prefix hits it hits on one worker, so that a router which
+    looks at the load, too, is what private caches can do."""
+    trace = write_prompts(cli, tmp_path, [[0, 1 + at % 4, 100 + at] for at in range(400)])
+    found = answered(cli, "sharing", trace, "--workers", "4", "--capacity", "40")
+    rows = {row["router"]: row for row in found["tables"]["caches"] if row["caches"] == "private"}
+    assert set(rows) == {"round-robin", "max-prefix", "pstack-loadaware"}
+    assert rows["max-prefix"]["max_over_mean_requests"] == 4
+    assert "(max-prefix, " not in found["advice"][0]
+    uneven = "send the busiest worker 4.00 times the mean: too uneven to measure a pool by."
+    assert [line.endswith(uneven) for line in found["advice"]].count(True) == 1
+
+
 def test_E13_what_one_host_stored_hits_in_the_pool_and_crosses_the_network(cli: Cli, tmp_path: Path) -> None:
     """One prompt of two blocks, four times, on two hosts of two workers: of the six reads and two writes half cross."""
     trace = write_prompts(cli, tmp_path, [[1, 2]] * 4)
