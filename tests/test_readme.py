@@ -184,11 +184,12 @@ SESSION = re.compile(r"<!-- \w+ session.*?```console\n(.*?)```", re.DOTALL)
 
 
 def session_printed(session: str, folder: Path, shared: Path) -> str:
-    """What the commands of a session print in ``folder``, which has Mooncake's trace as it is published, or as a trace
-    where the session does not import it. Commands of others are not run."""
+    """What the commands of a session print in ``folder``, which has Mooncake's traces as they are published, and the
+    conversation as a trace where the session does not import it. Commands of others are not run."""
     commands = [line[2:] for line in session.splitlines() if line.startswith("$ ")]
-    published = folder / "conversation_trace.jsonl.gz"
-    shutil.copyfile(shared / "traces/mooncake" / published.name, published)
+    for name in ("synthetic_trace.jsonl.gz", "conversation_trace.jsonl.gz"):
+        published = folder / name
+        shutil.copyfile(shared / "traces/mooncake" / name, published)
     if not any(command.startswith("kvbench trace import") for command in commands):
         import_trace(published, folder / "conversation_trace.arrow", format=MooncakeFormat())
     printed = [f"$ {each}\n{readme.run(each, folder) if each.startswith('kvbench ') else '…'}\n" for each in commands]

@@ -25,6 +25,7 @@ Examples:
   kvbench trace select chat.arrow --sample 0.5 --seed 1 -o half.arrow
   kvbench trace select mine.arrow --sample 0.1 --sample-by tree --sample-depth 1 -o tenth.arrow
   kvbench trace select chat.arrow rag.arrow --scale-rate 2 -o both.arrow
+  kvbench trace select chat.arrow rag.arrow --name-tenants -o tenants.arrow
   kvbench trace select chat.arrow --repeat 10 -o long.arrow"""
 )
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE…")
@@ -51,6 +52,11 @@ Examples:
 @click.option("--seed", type=int, metavar="N", help="Of the sample.  [default: 0]")
 @click.option(
     "--shared-ids", is_flag=True, help="Equal ids and names in different TRACEs mean the same, as in shards of one."
+)
+@click.option(
+    "--name-tenants",
+    is_flag=True,
+    help="Rows without a tenant are of one that is called as their TRACE's file: chat of chat.arrow.",
 )
 @click.option("--scale-rate", metavar="FACTOR", help="So many times as many requests a second; think times go along.")
 @click.option("--repeat", type=int, default=1, metavar="N", help="The whole N times in a row, each with fresh ids.")
@@ -108,7 +114,7 @@ def _selection(opened: Sequence[Trace], settings: dict[str, Any]) -> Selection:
         if unit not in ("", "%"):
             raise ConfigError(f"--scale-rate {settings['scale_rate']}: write a number, for example 2 or 0.5")
         given["scale_rate"] = factor / 100 if unit else Fraction(factor)
-    for name in ("sessions", "tenants", "models", "drop_silent", "repeat", "shared_ids"):
+    for name in ("sessions", "tenants", "models", "drop_silent", "repeat", "shared_ids", "name_tenants"):
         given[name] = settings[name]
     return Selection(**given)
 

@@ -146,6 +146,26 @@ def test_rows_and_windows_are_taken_of_the_trace_and_then_moved(selected, make_t
     assert selected(table, rows=RowRange.parse("2:2"), from_ns=1)["block_ids"].to_pylist() == [[0, 1]]
 
 
+def written(path: Path, table: pa.Table) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    return path
+
+
+def test_rows_of_merged_files_get_their_names_for_tenants_unless_they_have_one(tmp_path, make_table):
+    own, other = make_table(tenant=["gold", None, None]), make_table()
+    chat, rag = written(tmp_path / "chat.arrow", own), written(tmp_path / "rag.arrow", other)
+    output = tmp_path / "both.arrow"
+    select_traces([open_trace(chat), open_trace(rag)], output, Selection(name_tenants=True))
+    tenants = [row["tenant"] for batch in open_trace(output).batches() for row in batch.to_pylist()]
+    assert sorted(tenants) == ["chat", "chat", "gold", "rag", "rag", "rag"]
+    assert kvbench.replay(output).summary["blocks"]["hit"] == hits(own) + hits(other) > 0
+    again = written(tmp_path / "elsewhere" / "chat.arrow", own)
+    with pytest.raises(ConfigError, match="two TRACEs would be the tenant 'chat'"):
+        select_traces([open_trace(chat), open_trace(again)], output, Selection(name_tenants=True), force=True)
+
+
 def test_a23_silent_rows_are_left_out_on_request_and_counted(selected, make_table):
     table = make_table(output_tokens=[10, None, 0])
     assert selected(table)["output_tokens"].to_pylist() == [10, None, 0]

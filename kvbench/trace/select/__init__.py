@@ -23,6 +23,7 @@ from kvbench.trace.select.apart import Namespaces
 from kvbench.trace.select.clock import Clock
 from kvbench.trace.select.filters import RowFilter, RowRange
 from kvbench.trace.select.merge import merged, with_columns
+from kvbench.trace.select.tenants import TENANT, tenant_names, with_tenant
 from kvbench.trace.writer import TraceWriter, check_output
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Selection:
     ``repeat``      the whole so many times, one mean gap after another, each time with fresh ids and names.
     ``start_ns``    when the first row arrives; None leaves it.
     ``shared_ids``  equal ids and names in different traces mean the same; otherwise they are told apart.
+    ``name_tenants``  rows without a tenant are of one that is called as the file of their trace, without its ending.
     """
 
     rows: RowRange = field(default_factory=RowRange)
@@ -68,6 +70,7 @@ class Selection:
     repeat: int = 1
     start_ns: int | None = None
     shared_ids: bool = False
+    name_tenants: bool = False
 
 
 @dataclass(slots=True)
@@ -106,14 +109,18 @@ def select_traces(
     check_output(output)
     _check(traces, output, selection)
     columns = set().union(*(trace.schema.names for trace in traces))
+    if selection.name_tenants:
+        columns.add(TENANT)
     numbering = Numbering(_facts(traces, selection), columns, keep_ids=False)
     namespaces = Namespaces(traces, selection.repeat, selection.shared_ids)
+    names = tenant_names(traces) if selection.name_tenants else [None] * len(traces)
     clock = Clock(selection.scale_rate, selection.start_ns)
     report = SelectReport(capacity_factor=numbering.facts.capacity_factor)
     with TraceWriter(output, numbering.schema, numbering.facts, force=force) as writer:
         for copy in range(selection.repeat):
             filters = [RowFilter(trace, selection) for trace in traces]
-            for batch in merged([_prepared(each, namespaces, copy, at, columns) for at, each in enumerate(filters)]):
+            prepared = [_prepared(each, namespaces, copy, at, columns, names[at]) for at, each in enumerate(filters)]
+            for batch in merged(prepared):
                 writer.write(numbering.renumbered(clock.moved(batch)))
                 report.rows += batch.num_rows
                 if progress is not None:
@@ -128,10 +135,11 @@ def select_traces(
 
 
 def _prepared(
-    chosen: RowFilter, namespaces: Namespaces, copy: int, source: int, columns: set[str]
+    chosen: RowFilter, namespaces: Namespaces, copy: int, source: int, columns: set[str], tenant: str | None
 ) -> Iterator[pa.RecordBatch]:
     for batch in chosen.batches():
-        yield with_columns(namespaces.apart(batch, copy, source), columns)
+        batch = with_columns(namespaces.apart(batch, copy, source), columns)
+        yield batch if tenant is None else with_tenant(batch, tenant)
 
 
 def _check(traces: Sequence[Trace], output: str | Path, selection: Selection) -> None:
