@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +70,17 @@ def _writer(name: str, kind: pa.DataType) -> Callable[[Any], str]:
     if name.endswith("_ns"):
         return format_duration_ns
     if pa.types.is_floating(kind):
-        return _share(name.split("_")) or "{:,.4g}".format
+        return _share(name.split("_")) or (lambda value: plain(value, 4))
     return "{:,}".format
+
+
+def plain(value: float, digits: int) -> str:
+    """A number with so many significant digits, written out: neither 2.181e+04 nor 8.27e-05."""
+    return f"{Decimal(f'{value:.{digits}g}'):,f}"
 
 
 def _share(words: list[str]) -> Callable[[float], str] | None:
     """How a share is written, if it is one: with so many digits as there are where it is one of something small."""
     if "rate" not in words and "share" not in words:
         return None
-    return (lambda share: f"{100 * share:.3g} %") if "per" in words else percent
+    return (lambda share: f"{plain(100 * share, 3)} %") if "per" in words else percent

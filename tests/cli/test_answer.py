@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kvbench
+from kvbench.answers.cells import plain
 from kvbench.answers.recipes import RECIPES
 from kvbench.cli.answer import COMMANDS
 from kvbench.results.parquet import read_manifest
@@ -158,3 +159,11 @@ def test_a_trace_without_ids_is_refused_and_told_what_to_import(cli: Cli, tmp_pa
         run = cli("answer", question, "lengths.arrow")
         assert (run.code, run.out) == (2, "")
         assert "has neither block_ids nor token_ids, so nothing is known of its reuse" in run.err
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(21_810.3, 4, "21,810"), (8.27e-5, 3, "0.0000827"), (0.0, 4, "0"), (-3.14159, 3, "-3.14"), (1e6, 4, "1,000,000")],
+)
+def test_numbers_of_tables_are_written_out(value: float, digits: int, text: str) -> None:
+    assert plain(value, digits) == text
