@@ -82,7 +82,7 @@ def text_formats() -> Iterator[TraceFormatSpec]:
     yield TraceFormatSpec(
         "wildchat",
         "kvbench.trace.formats.wildchat:WildChatFormat",
-        "conversations with conversation_hash, timestamp and messages, as a JSON list or lines",
+        "conversations with conversation_hash, timestamp and messages, as a JSON list, lines or Parquet",
         params=(*TOKEN_PARAMS, _TURN_PARAMS[1], _TIME_UNIT),
         source="WildChat-1M, allenai",
     )

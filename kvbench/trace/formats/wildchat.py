@@ -1,13 +1,14 @@
 """WildChat conversations: ``conversation_hash``, ``model``, ``timestamp`` and ``conversation``, a list of messages.
 
-One JSON list of conversations, or one conversation a line. Each answer is a request: its prompt is all
-before it. The time of an answer is its message's ``timestamp`` where there is one; of the others the
+One JSON list of conversations, one conversation a line, or Parquet, which is never guessed. Each
+answer is a request: its prompt is all before it. The time of an answer is its message's ``timestamp`` where there is one; of the others the
 conversation's counts for the first, and each later one follows at a steady pace. ``hashed_ip`` is left
 out: as a tenant it would forbid the reuse between users that the log is there to show.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import TraceError
@@ -15,7 +16,9 @@ from kvbench.trace.formats.chattext import ChatText
 from kvbench.trace.formats.documents import BadValue, documents, outline
 from kvbench.trace.formats.instants import MAX_NS, NS_PER_S, instant_ns
 from kvbench.trace.formats.sharegpt import turns_of
+from kvbench.trace.formats.tablefiles import ParquetTable
 from kvbench.trace.formats.textrows import TextFormat, TextRow, note, optional_text
+from kvbench.trace.sources import PARQUET_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +36,7 @@ class WildChatFormat(TextFormat):
 
     name = "wildchat"
     absolute_times = True
+    reads_tables = True
 
     def __init__(self, *, turn_s: float = 30.0, time_unit: str = "s", **rule: Any) -> None:
         super().__init__(**rule)
@@ -54,7 +58,8 @@ class WildChatFormat(TextFormat):
 
     def _rows(self, lines: Lines, log: ReadLog) -> Iterator[TextRow]:
         chat = ChatText(self.rule, log)
-        for number, document in documents(lines, log):
+        parquet = lines.head().startswith(PARQUET_MAGIC)
+        for number, document in _rows_of_parquet(lines) if parquet else documents(lines, log):
             try:
                 rows = self._conversation(document, number, chat, log)
             except BadValue as bad:
@@ -81,3 +86,14 @@ class WildChatFormat(TextFormat):
             rows.append(TextRow(arrival_ns, prompt, number, output=answer, session_id=session, turn=turn, model=model))
         log.estimated_arrivals += estimated
         return rows
+
+
+def _rows_of_parquet(lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each row with its number from 1, its times as text."""
+    for piece in ParquetTable(lines).pieces():
+        for number, row in zip(piece.numbers.tolist(), piece.table.to_pylist(), strict=True):
+            messages = row.get("conversation")
+            for table in (row, *(messages if isinstance(messages, list) else ())):
+                if isinstance(table, dict) and isinstance(table.get("timestamp"), datetime):
+                    table["timestamp"] = table["timestamp"].isoformat()
+            yield number, row

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kvbench.errors import TraceError
+from kvbench.trace import import_trace, open_trace
 from kvbench.trace.formats import ReadLog
 from kvbench.trace.formats import documents as documents_module
 from kvbench.trace.formats.documents import documents
@@ -61,6 +64,22 @@ def test_wildchat_takes_the_times_there_are_and_no_tenant(read):
     assert [(row["session_id"], row["model"]) for row in rows] == [("h", "gpt-4")] * 3
     assert log.ignored_fields == {"hashed_ip": 3}
     assert log.estimated_arrivals == 1
+
+
+def test_wildchat_in_parquet_is_what_it_is_as_json(tmp_path, read):
+    said = datetime.fromisoformat
+    messages = [
+        message | {"timestamp": said(message["timestamp"]) if "timestamp" in message else None}
+        for message in WILD["conversation"]
+    ]
+    row = WILD | {"timestamp": said(WILD["timestamp"]), "conversation": messages}
+    pq.write_table(pa.Table.from_pylist([row, row | {"conversation_hash": "i"}]), tmp_path / "wild.parquet")
+    import_trace(tmp_path / "wild.parquet", tmp_path / "p.arrow", format=WildChatFormat(turn_s=10))
+    (tmp_path / "wild.json").write_text(json.dumps([WILD, WILD | {"conversation_hash": "i"}]))
+    import_trace(tmp_path / "wild.json", tmp_path / "j.arrow", format=WildChatFormat(turn_s=10))
+    tables = [list(open_trace(tmp_path / name).batches()) for name in ("p.arrow", "j.arrow")]
+    assert tables[0] == tables[1]
+    assert sum(batch.num_rows for batch in tables[0]) == 6
 
 
 def test_a_conversation_that_cannot_be_read_is_told_by_its_place_in_the_list(read):
