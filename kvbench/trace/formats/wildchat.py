@@ -1,9 +1,10 @@
 """WildChat conversations: ``conversation_hash``, ``model``, ``timestamp`` and ``conversation``, a list of messages.
 
 One JSON list of conversations, one conversation a line, or Parquet, which is never guessed. Each
-answer is a request: its prompt is all before it. The time of an answer is its message's ``timestamp`` where there is one; of the others the
-conversation's counts for the first, and each later one follows at a steady pace. ``hashed_ip`` is left
-out: as a tenant it would forbid the reuse between users that the log is there to show.
+answer is a request: its prompt is all before it. The time of an answer is its message's ``timestamp``
+where there is one; of the others the conversation's counts for the first, and each later one follows
+at a steady pace. ``hashed_ip`` is left out: as a tenant it would forbid the reuse between users that
+the log is there to show.
 """
 
 from __future__ import annotations
