@@ -125,7 +125,7 @@ def test_a_step_takes_the_same_time_on_every_machine(choice: str, bits: str) -> 
         ("linear,profile=9b", "'9b' is not one of"),
         ("linear,profile=8b-h100,load_factor=0.5", "is below 1"),
         ("poly,decode_ms_at_load_squared=-30", "more load decode faster.* at least -27.005"),
-        ("roofline", "give model=NAME or --model"),
+        ("roofline", "give roofline,model=NAME, .* in a replay, --model will do"),
         ("roofline,model=Llama-3.1-405B,tp=8", "take 94.5 GiB of each of 8 h100-sxm, which has 80 GiB"),
         ("roofline,model=Qwen3-8B,gpu=h101", "'h101' is not one of"),
         ("roofline,model=Qwen3-8B,mfu=0", "is below 1e-06"),
