@@ -93,24 +93,6 @@ executor_option = click.option(
 )
 
 
-def model_options() -> Callable[[F], F]:
-    """Whose KV it is: says how large a block is."""
-    return all_of(
-        (
-            click.option("--model", metavar="MODEL", help="Preset or config.json that says how large KV is."),
-            click.option("--models", metavar="FILE", help="More model presets."),
-            click.option("--kv-dtype", metavar="DTYPE", help="Of the stored KV, instead of the model's."),
-            click.option("--tp", type=int, metavar="N", help="Tensor-parallel ranks of a worker.  [default: 1]"),
-            click.option(
-                "--save-only-first-rank",
-                is_flag=True,
-                default=None,
-                help="Ranks that hold the same KV (MLA) store it once.",
-            ),
-        )
-    )
-
-
 def give_answer(ctx: click.Context, question: str, settings: dict[str, Any]) -> None:
     """Answer ``question``, and print and write the answer.
 

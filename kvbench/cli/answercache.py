@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from kvbench.cli.answer import answer_options, executor_option, give_answer, model_options
+from kvbench.cli.answer import answer_options, executor_option, give_answer
+from kvbench.cli.options import model_options
 
 
 @click.command(

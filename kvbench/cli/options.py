@@ -106,6 +106,24 @@ def routing_options() -> Callable[[F], F]:
     return all_of(options)
 
 
+def model_options() -> Callable[[F], F]:
+    """Whose KV it is: says how large a block is."""
+    return all_of(
+        (
+            click.option("--model", metavar="MODEL", help="Preset or config.json that says how large KV is."),
+            click.option("--models", metavar="FILE", help="More model presets."),
+            click.option("--kv-dtype", metavar="DTYPE", help="Of the stored KV, instead of the model's."),
+            click.option("--tp", type=int, metavar="N", help="Tensor-parallel ranks of a worker.  [default: 1]"),
+            click.option(
+                "--save-only-first-rank",
+                is_flag=True,
+                default=None,
+                help="Ranks that hold the same KV (MLA) store it once.",
+            ),
+        )
+    )
+
+
 def tier_options() -> Callable[[F], F]:
     """The stack of tiers, and the model whose KV it holds."""
     options = (
@@ -139,16 +157,7 @@ def tier_options() -> Callable[[F], F]:
             "[default: any]",
         ),
         click.option("--workers-per-host", type=int, metavar="N", help="Workers that share a tier of scope host."),
-        click.option("--model", metavar="MODEL", help="Preset or config.json that says how large KV is."),
-        click.option("--models", metavar="FILE", help="More model presets."),
-        click.option("--kv-dtype", metavar="DTYPE", help="Of the stored KV, instead of the model's."),
-        click.option("--tp", type=int, metavar="N", help="Tensor-parallel ranks of a worker.  [default: 1]"),
-        click.option(
-            "--save-only-first-rank",
-            is_flag=True,
-            default=None,
-            help="Ranks that hold the same KV (MLA) store it once.",
-        ),
+        model_options(),
         click.option("--devices", metavar="FILE", help="More device presets."),
         click.option(
             "--prefill-tokens-per-s",
