@@ -21,6 +21,8 @@ _NUMBER = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)(?:[eE]([0-9]+))?\s*([A-Za
 MAX_DIGITS = 18
 """Of a number, before and after the point each, and the largest power of ten: more are never meant."""
 
+MAX_NS = 2**63 - 1
+"""Times are counted in 64-bit nanoseconds."""
 MAX_TOKENS = 2**32 - 1
 """Lengths in tokens are 32-bit numbers in a trace."""
 

@@ -13,7 +13,7 @@ from kvbench.results.like.conversations import NONE, Conversations
 from kvbench.trace.schema import TraceFacts, make_schema
 from kvbench.trace.synth import Workload, stream
 from kvbench.trace.synth.arrivals import gamma
-from kvbench.trace.synth.limits import MAX_NS
+from kvbench.units import MAX_NS
 
 if TYPE_CHECKING:
     import random

@@ -11,13 +11,11 @@ import pyarrow.compute as pc
 
 from kvbench.errors import ConfigError
 from kvbench.trace.columns import validity
-from kvbench.units import NS_PER_S
+from kvbench.units import MAX_NS, NS_PER_S
 
 if TYPE_CHECKING:
     from kvbench.trace.formats import ReadLog
     from kvbench.trace.formats.tabular import Rows
-
-MAX_NS = 2**63 - 1
 
 
 class Spacing:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kvbench.trace.formats import ROW_COLUMN, ReadLog
 from kvbench.trace.recut import MAX_IDS
 from kvbench.trace.schema import is_list, make_schema
-from kvbench.units import MAX_TOKENS
+from kvbench.units import MAX_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Ids = np.ndarray[Any, np.dtype[np.uint64]]
 T = TypeVar("T")
 
-MAX_NS = 2**63 - 1
 MAX_ID = 2**64 - 1
 MAX_MADE_IDS = 2**17
 """Of one row whose ids the file only counts (1 MiB of them), so that a few bytes cannot ask for gigabytes."""

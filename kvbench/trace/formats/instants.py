@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kvbench.trace.formats.documents import BadValue
+from kvbench.units import MAX_NS, NS_PER_S
 
-NS_PER_S = 1_000_000_000
-MAX_NS = 2**63 - 1
 UNITS = {"s": NS_PER_S, "ms": 1_000_000, "us": 1_000, "ns": 1}
 """Nanoseconds of each unit that a number may count."""
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
-from kvbench.trace.formats.fields import MAX_NS
 from kvbench.trace.formats.objects import Objects
 from kvbench.trace.schema import TraceFacts, make_schema
-from kvbench.units import NS_PER_S
+from kvbench.units import MAX_NS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

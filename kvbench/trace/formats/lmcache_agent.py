@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
 from kvbench.trace.formats.documents import BadValue, documents, outline
-from kvbench.trace.formats.instants import MAX_NS, duration_ns, instant_ns
+from kvbench.trace.formats.instants import duration_ns, instant_ns
 from kvbench.trace.formats.textrows import TextFormat, TextRow, note, optional_count, optional_text, required_text
-from kvbench.units import MAX_TOKENS
+from kvbench.units import MAX_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

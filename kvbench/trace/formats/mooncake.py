@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ROW_COLUMN, ReadLog, TraceFormat
-from kvbench.trace.formats.fields import MAX_ID, MAX_NS, BadValue, json_keys, optional_ns, optional_whole
+from kvbench.trace.formats.fields import MAX_ID, BadValue, json_keys, optional_ns, optional_whole
 from kvbench.trace.formats.mooncake_line import TEXT_FIELDS, Line, aliased, check_ids, decode_line, required_length
 from kvbench.trace.formats.mooncake_plain import PlainReader
 from kvbench.trace.formats.text import numbered
 from kvbench.trace.formats.texttokens import TokenRule, make_rule
 from kvbench.trace.recut import MAX_IDS
 from kvbench.trace.schema import TraceFacts, make_schema
-from kvbench.units import MAX_TOKENS
+from kvbench.units import MAX_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ANSWER_ROLE, ROLES, ChatText, joined
 from kvbench.trace.formats.documents import BadValue, documents, outline
-from kvbench.trace.formats.instants import NS_PER_S
 from kvbench.trace.formats.textrows import TextFormat, TextRow, note, optional_text
+from kvbench.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,9 +20,10 @@ import msgspec
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ReadLog, TraceFormat
-from kvbench.trace.formats.fields import MAX_NS, BadValue, BatchMaker, decoded, json_keys, nanoseconds, say_once, whole
+from kvbench.trace.formats.fields import BadValue, BatchMaker, decoded, json_keys, nanoseconds, say_once, whole
 from kvbench.trace.formats.madeblocks import Context, IdSource
 from kvbench.trace.schema import TraceFacts
+from kvbench.units import MAX_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvbench.units import MAX_TOKENS
+from kvbench.units import MAX_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-MAX_NS = 2**63 - 1
 MAX_DIGITS = 64
 """Of a number: more are never meant, and would take long to read."""
 

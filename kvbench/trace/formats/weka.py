@@ -18,9 +18,10 @@ import msgspec
 
 from kvbench.errors import TraceError
 from kvbench.trace.formats import ReadLog, TraceFormat
-from kvbench.trace.formats.fields import MAX_NS, BadValue, BatchMaker, decoded, json_keys, say_once, whole
+from kvbench.trace.formats.fields import BadValue, BatchMaker, decoded, json_keys, say_once, whole
 from kvbench.trace.formats.wekaturns import SUBAGENT, Conversation, Turn, turns_of
 from kvbench.trace.schema import TraceFacts
+from kvbench.units import MAX_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from kvbench.errors import TraceError
 from kvbench.trace.formats.chattext import ChatText
 from kvbench.trace.formats.documents import BadValue, documents, outline
-from kvbench.trace.formats.instants import MAX_NS, NS_PER_S, instant_ns
+from kvbench.trace.formats.instants import instant_ns
 from kvbench.trace.formats.sharegpt import turns_of
 from kvbench.trace.formats.tablefiles import ParquetTable
 from kvbench.trace.formats.textrows import TextFormat, TextRow, note, optional_text
 from kvbench.trace.sources import PARQUET_MAGIC
+from kvbench.units import MAX_NS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,13 +9,12 @@ import pyarrow as pa
 
 from kvbench.errors import ConfigError
 from kvbench.trace.columns import numbers
+from kvbench.units import MAX_NS
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from kvbench.trace.columns import Int64s
-
-MAX_NS = 2**63 - 1
 
 
 class Clock:

@@ -32,8 +32,9 @@ from kvbench.trace.synth.draw import (
     pick,
     zipf_shares,
 )
-from kvbench.trace.synth.limits import MAX_NS, check_params, nanoseconds, too_late
+from kvbench.trace.synth.limits import check_params, nanoseconds, too_late
 from kvbench.trace.synth.rows import RowWorkload
+from kvbench.units import MAX_NS
 
 if TYPE_CHECKING:
     import random

@@ -19,8 +19,8 @@ from kvbench.errors import ConfigError
 from kvbench.trace.columns import numbers
 from kvbench.trace.reader import open_trace
 from kvbench.trace.synth.draw import SMALLEST, exponential
-from kvbench.trace.synth.limits import MAX_NS, nanoseconds, too_late
-from kvbench.units import NS_PER_S
+from kvbench.trace.synth.limits import nanoseconds, too_late
+from kvbench.units import MAX_NS, NS_PER_S
 
 if TYPE_CHECKING:
     import random

@@ -34,8 +34,8 @@ from kvbench.trace.synth.draw import (
     zipf_shares,
     zipf_weights,
 )
-from kvbench.trace.synth.limits import MAX_NS, check_params, nanoseconds, too_late
-from kvbench.units import MAX_TOKENS
+from kvbench.trace.synth.limits import check_params, nanoseconds, too_late
+from kvbench.units import MAX_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     import random

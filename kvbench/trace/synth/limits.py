@@ -6,13 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ConfigError
-from kvbench.units import NS_PER_S
+from kvbench.units import MAX_NS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-MAX_NS = 2**63 - 1
-"""Times are signed 64-bit nanoseconds, some 292 years."""
 
 
 def check_params(
