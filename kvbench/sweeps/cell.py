@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from kvbench.config import RunConfig, load_config
@@ -55,7 +54,6 @@ class CellRunner:
 def _outcome(
     task: CellTask, parts_of: Callable[[RunConfig], tuple[Registry, TraceSource | Trace | None]]
 ) -> CellOutcome:
-    started = time.perf_counter()
     try:
         config = load_config(None, task.settings)
         registry, source = parts_of(config)
@@ -64,10 +62,4 @@ def _outcome(
         return CellOutcome.failed(task, " ".join(str(error).split()))
     except Exception as error:  # a stranger's part may raise anything, and the other cells go on
         return CellOutcome.failed(task, one_line(error))
-    return CellOutcome(
-        number=task.number,
-        status="done",
-        manifest=result.manifest,
-        summary=result.summary,
-        wall_s=time.perf_counter() - started,
-    )
+    return CellOutcome(number=task.number, status="done", manifest=result.manifest, summary=result.summary)

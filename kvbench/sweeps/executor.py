@@ -29,14 +29,13 @@ class CellTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one cell. Everything but ``wall_s`` is equal for equal cells, wherever they ran.
+    """What became of one cell; equal for equal cells, wherever they ran.
 
     ``number``    of its task.
     ``status``    ``done`` or ``failed``.
     ``manifest``  versions, effective configuration and trace of a replay that is done.
     ``summary``   its figures.
     ``error``     why it failed, on one line.
-    ``wall_s``    seconds that it took where it ran.
     """
 
     number: int
@@ -44,7 +43,6 @@ class CellOutcome(msgspec.Struct, frozen=True, kw_only=True):
     manifest: dict[str, Any] | None = None
     summary: dict[str, Any] | None = None
     error: str | None = None
-    wall_s: float = 0.0
 
     @classmethod
     def failed(cls, task: CellTask, error: str) -> CellOutcome:
