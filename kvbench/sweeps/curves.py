@@ -59,9 +59,9 @@ def curve_groups(cells: Sequence[PlannedCell]) -> list[list[PlannedCell]]:
     return [group for group in groups.values() if len({str(cell.settings["capacity"]) for cell in group}) >= FEWEST]
 
 
-def curve_summaries(trace: str, cells: Sequence[PlannedCell], registry: Registry) -> list[dict[str, Any]]:
+def curve_summaries(trace: str, cells: Sequence[PlannedCell], registry: Registry) -> list[dict[str, Any] | None]:
     """A summary for each of ``cells`` (one group), as their replays would have it, with None for what a curve does
-    not tell. Raises a KvbenchError where a cell has no capacity, or the trace is none."""
+    not tell; None for a cell whose capacity holds no block. Raises a KvbenchError for what no cell of it can be."""
     shared = {name: value for name, value in cells[0].settings.items() if name in OF_CURVES}
     config = load_config(None, {"trace": trace, **shared})
     opened = open_configured(config)
@@ -73,13 +73,16 @@ def curve_summaries(trace: str, cells: Sequence[PlannedCell], registry: Registry
     changes = found.changes()
     last = int(changes[-1]) if len(changes) else 1
     blocks = [_blocks(cell.settings["capacity"], plan, opened, found.distinct) for cell in cells]
-    capacities = np.unique(np.array([*blocks, last], dtype=np.int64))
+    capacities = np.unique(np.array([*(each for each in blocks if each is not None), last], dtype=np.int64))
     hits = dict(
         zip(capacities.tolist(), table.figures(capacities)[:, _HIT_BLOCKS].astype(np.int64).tolist(), strict=True)
     )
     rates = dict(zip(capacities.tolist(), table.rates(capacities), strict=True))
     return [
-        _summary(found, opened, plan, each, (hits[each], hits[last]), (rates[each], rates[last])) for each in blocks
+        None
+        if each is None
+        else _summary(found, opened, plan, each, (hits[each], hits[last]), (rates[each], rates[last]))
+        for each in blocks
     ]
 
 
@@ -96,12 +99,13 @@ def _is_plain_lru(settings: Mapping[str, Any]) -> bool:
         return False
 
 
-def _blocks(capacity: Any, plan: Plan, trace: Trace, distinct: int) -> int:
-    blocks, share = parse_capacity(capacity, plan.block_bytes, block_tokens=trace.facts.block_tokens)
-    blocks = math.floor(distinct * share) if share is not None else blocks
-    if not blocks:
-        raise ConfigError(f"--capacity = {capacity} of {distinct:,} distinct blocks is less than one block")
-    return blocks
+def _blocks(capacity: Any, plan: Plan, trace: Trace, distinct: int) -> int | None:
+    """The blocks of a capacity; None for one that a replay refuses, and says why."""
+    try:
+        blocks, share = parse_capacity(capacity, plan.block_bytes, block_tokens=trace.facts.block_tokens)
+    except ConfigError:
+        return None
+    return (math.floor(distinct * share) if share is not None else blocks) or None
 
 
 def _summary(

@@ -19,6 +19,7 @@ from kvbench.specs import (
     TokenDatabaseSpec,
 )
 from kvbench.sweeps.paths import NOT_OF_CELLS, flat, get_setting, kind_of, value_of, values_of, with_settings
+from kvbench.tables import option_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,6 +124,9 @@ def make_plan(
         combinations = [*found, *combinations]
         axes = _take_lists(base, where) | axes
     given = dict(settings or {})
+    both = next((path for path in vary or {} if path in given), None)
+    if both is not None:
+        raise ConfigError(f"{option_of(both)} and --vary {both} both say what {both} is; give one of them")
     axes |= _take_lists(given, "")
     base |= given
     axes |= _take_seeds(base)

@@ -48,7 +48,8 @@ class InThisProcess(Executor):
 
 @dataclasses.dataclass(slots=True)
 class _Sweep:
-    """A sweep under way: its cells, their hashes, and what is known by hash."""
+    """A sweep under way: its cells, their hashes, what is known by hash, and the digest that the trace's rows have
+    wherever a cell runs (None where cells read it in different ways)."""
 
     plan: SweepPlan
     cells: list[PlannedCell]
@@ -57,6 +58,7 @@ class _Sweep:
     known: dict[str, CellRecord]
     journal: Journal | None
     progress: Progress | None
+    digest: str | None
 
     def take(self, records: Sequence[CellRecord]) -> None:
         """Take over what another run found: cells of this sweep that are done, in the way that this one would."""
@@ -119,14 +121,15 @@ def run_sweep(
     cells = plan.cells()
     check_parts(cells, registry)
     hashes = [hasher.config_hash(cell.settings) for cell in cells]
-    groups = curve_groups(cells) if method == "auto" else []
+    groups = curve_groups(cells) if method == "auto" and facts["ids"] is not None else []
     by_curve = {cell.number for group in groups for cell in group}
     methods: dict[str, Method] = {
         hashes[cell.number]: "curve" if cell.number in by_curve else "replay" for cell in cells
     }
+    digest = None if any(path in OF_TRACE for path in plan.paths) else facts["digest"]
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(output)) if output is not None else None
-        sweep = _Sweep(plan, cells, hashes, methods, {}, journal, progress)
+        sweep = _Sweep(plan, cells, hashes, methods, {}, journal, progress, digest)
         if journal is not None and output is not None:
             _find(sweep, journal, output, force=force)
         found = sum(each in sweep.known for each in hashes)
@@ -209,9 +212,13 @@ def _run_curves(sweep: _Sweep, groups: Sequence[Sequence[PlannedCell]], registry
         try:
             summaries = curve_summaries(sweep.plan.trace, wanted, registry)
         except KvbenchError:
-            continue  # replays say which of the cells it is, and run the others
+            continue  # their replays say what it is
         for cell, summary in zip(wanted, summaries, strict=True):
-            sweep.add(CellRecord(config_hash=sweep.hashes[cell.number], method="curve", status="done", summary=summary))
+            if summary is not None:
+                record = CellRecord(
+                    config_hash=sweep.hashes[cell.number], method="curve", status="done", summary=summary
+                )
+                sweep.add(record)
 
 
 def _run_replays(sweep: _Sweep, executor: Executor, *, autoload: bool) -> None:
@@ -237,6 +244,10 @@ def _run_replays(sweep: _Sweep, executor: Executor, *, autoload: bool) -> None:
 
 def _record(sweep: _Sweep, outcome: CellOutcome) -> CellRecord:
     trace = sweep.plan.trace
+    found = None if outcome.manifest is None else outcome.manifest["trace"]["digest"]
+    if found is not None and sweep.digest not in (None, found):
+        error = f"{trace} has other rows where the cell ran, of digest {found}; copy it there"
+        outcome = CellOutcome(number=outcome.number, status="failed", error=error)
     return CellRecord(
         config_hash=sweep.hashes[outcome.number],
         method="replay",

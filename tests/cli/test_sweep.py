@@ -157,6 +157,7 @@ def test_only_the_first_failures_are_named_and_only_the_first_rows_are_shown(cli
         (["chat.arrow", "--vary", "policy=lru,arc,smal=0.1", "--capacity", "9"], "unknown parameter 'smal'"),
         (["chat.arrow", "--vary", "workers"], "--vary workers: write a setting and its values"),
         (["chat.arrow", "--vary", "seed=1", "--vary", "seed=2"], "--vary seed is given twice"),
+        (["chat.arrow", "--workers", "4", "--vary", "workers=1,2"], "--workers and --vary workers both say"),
         (["chat.arrow", "--stack", "a,capacity=1", "--tier", "a,capacity=1"], "give one of them"),
         (["chat.arrow", "--executor", "locl"], "unknown executor 'locl'; did you mean 'local'"),
         (["chat.arrow", "--executor", "local,processes=-1"], "processes = '-1' is below 0"),

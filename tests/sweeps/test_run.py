@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -245,6 +246,28 @@ def test_an_outcome_that_its_executor_owes_is_a_failed_cell():
 
     result = run({"policy": "arc,sieve"}, capacity=100, executor=Lossy())
     assert [cell.error for cell in result.cells] == ["its worker was lost", "its executor gave no outcome"]
+
+
+def test_a_cell_that_read_other_rows_than_the_sweep_is_a_failed_cell():
+    class Elsewhere(Told):
+        def run(self, tasks):
+            for outcome in super().run(tasks):
+                manifest = outcome.manifest | {"trace": outcome.manifest["trace"] | {"digest": "blake3:other"}}
+                yield msgspec.structs.replace(outcome, manifest=manifest) if outcome.number else outcome
+
+    result = run({"policy": "arc,sieve"}, capacity=100, executor=Elsewhere())
+    assert [cell.status for cell in result.cells] == ["done", "failed"]
+    assert "has other rows where the cell ran, of digest blake3:other" in result.failed[0].error
+
+
+def test_one_capacity_that_holds_no_block_leaves_the_others_to_the_curve(tmp_path):
+    output = str(tmp_path / "s.parquet")
+    result = run({"capacity": "100,0.001%,200,1GiB"}, output=output)
+    assert [(cell.method, cell.status) for cell in result.cells] == [
+        *(("curve", "done"), ("replay", "failed")),
+        *(("curve", "done"), ("replay", "failed")),
+    ]
+    assert run({"capacity": "100,0.001%,200,1GiB"}, output=output).found == 2
 
 
 def test_standard_input_and_an_output_over_the_trace_are_refused(tmp_path):
